@@ -148,7 +148,7 @@
  *   static library must be linked with -Wl,-z,nodelete; with -Wl,--exclude-libs,ALL its copy is for itself, even if the program
  *   exports another copy (-rdynamic).
  *   Link all parts of a process with the shared library. Then they have one copy of it. If the static library is in the program
- *   and in a plugin, or in two plugins, each has a copy of its own, and readers of one copy do not hold up the writers of another.
+ *   and in a plugin, or in two plugins, each has a copy of its own, and readers of one copy do not delay the writers of another.
  *   So only one copy has the default domain (still_domain_default), the first that asks for it; another one gets EEXIST, with the
  *   names of both files in still_error(). For the domains behind the C++ headers and of liburcu's flavours, whose functions return
  *   no errors, the second copy calls the hook of still_on_report, and goes on with its own domain. Domains that a program makes,
@@ -263,7 +263,7 @@ struct still_stall {
     uint32_t thread;   /* the thread's id, as gettid(2) returns it; 0 if it is not known */
     uint32_t kind;     /* enum still_reader_kind */
     uint32_t activity; /* enum still_activity */
-    uint32_t others;   /* how many other readers hold up the same grace period */
+    uint32_t others;   /* how many other readers block the same grace period */
     int64_t waited;    /* how long a grace period has waited for this reader; or how long every fence has been refused */
     uint64_t objects;  /* how many objects are pending because of this reader */
     uint64_t bytes;    /* the bytes of these objects */
@@ -827,7 +827,7 @@ int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 
 /* Retires an object to which no link leads any more: destroy(object, context) is called when no reader can hold it. `object` is the
  * address that readers protect, not that of a member. `bytes` is its size, for limits and statistics. Constant time, amortised.
- * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain has reached its limit; -EMSGSIZE: `bytes` alone is
+ * -ENOSPC: the reclaimer is full of objects that readers keep alive; -EDQUOT: the domain has reached its limit; -EMSGSIZE: `bytes` alone is
  * above max_pending_bytes of the reclaimer or the domain; -ENOMEM; -EDEADLK: the call would wait for room, and comes from a destructor,
  * a callback or a stall hook; or it would wait with STILL_FOREVER, and only this thread could make room, by leaving its region or by
  * releasing what it protects. In all these cases the object stays the caller's. A call from a destructor that this reclaimer runs leaves

@@ -130,7 +130,7 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
         }
         let is_here = worker.is_here();
         if is_here {
-            raw::held_up_by_caller(domain)?;
+            raw::blocked_by_caller(domain)?;
             handle.stop();
             worker.wait(limit);
         }

@@ -47,7 +47,7 @@ impl Refusal {
 impl From<SynchronizeError> for Refusal {
     fn from(error: SynchronizeError) -> Self {
         let (errno, otherwise) = match &error {
-            SynchronizeError::Stalled(_) => (libc::ETIMEDOUT, c"the grace period is held up by a reader"),
+            SynchronizeError::Stalled(_) => (libc::ETIMEDOUT, c"the grace period is blocked by a reader"),
             SynchronizeError::Pinned { .. } => {
                 (libc::ETIMEDOUT, c"retired objects are held by protected loads: release them, or wait longer")
             }
@@ -83,7 +83,7 @@ impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
         let (errno, text) = match refused.kind {
             RetireErrorKind::Full => {
-                (libc::ENOSPC, c"the reclaimer is full of objects that readers hold up: retire it later")
+                (libc::ENOSPC, c"the reclaimer is full of objects that readers keep alive: retire it later")
             }
             RetireErrorKind::DomainFull => {
                 (libc::EDQUOT, c"the domain is full of objects that wait to be freed: retire it later")
@@ -98,7 +98,7 @@ impl From<Refused> for Refusal {
             }
             RetireErrorKind::WouldDeadlock => (
                 libc::EDEADLK,
-                c"the reclaimer is full of objects that this thread itself holds up, so it would wait for itself",
+                c"the reclaimer is full of objects that this thread itself holds, so it would wait for itself",
             ),
             _ => (libc::EXDEV, c"the object belongs to another domain"),
         };

@@ -452,7 +452,7 @@ unsafe extern "C" fn prepare() {
         found.map(|found| {
             let may_be_waited_for = || {
                 served_here().next().is_some()
-                    || domains()[0].is_some_and(|rcu| raw::held_up_by_caller(&rcu.domain).is_err())
+                    || domains()[0].is_some_and(|rcu| raw::blocked_by_caller(&rcu.domain).is_err())
             };
             // Relaxed: `Waiting::begin` wakes the queue after it has set this.
             found.queue.pause_to_fork(|| found.waits.load(Ordering::Relaxed) && may_be_waited_for())

@@ -287,7 +287,7 @@ pub unsafe extern "C" fn still_queue_run(handle: *mut still_queue) -> c_int {
         // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         not_from_within()?;
-        raw::held_up_by_caller(&queue.domain)?;
+        raw::blocked_by_caller(&queue.domain)?;
         queue.queue.clone().run();
         Ok(0)
     })

@@ -81,7 +81,7 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::OrderedRelaxed), KEPT),
     (Broken::Rcu(Rcu::KindRelaxed), KEPT),
     (Broken::Rcu(Rcu::VouchInRegion), "torture protects nothing within a region"),
-    (Broken::Rcu(Rcu::FencedWhenHeldUp), NARROW),
+    (Broken::Rcu(Rcu::FencedWhenBlocked), NARROW),
     (Broken::Rcu(Rcu::CompletedPastVouched), NARROW),
     (Broken::Rcu(Rcu::SilentOwn), "no writer of torture polls within its own region"),
     (Broken::Rcu(Rcu::BackAtOnce), NARROW),

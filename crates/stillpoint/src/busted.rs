@@ -37,7 +37,7 @@ stillpoint_sys::variants! {
     SlotOfThread = "slot-of-thread": "A slot that belongs to no thread counts as a reader of the thread that has claimed it.",
     CompletedPastVouched = "completed-past-vouched": "A check of a token keeps later ones as completed for which a reader does not vouch.",
     SilentOwn = "silent-own": "The caller's own open region is skipped along with its silence.",
-    FencedWhenHeldUp = "fenced-when-held-up": "A walk that an older region ends counts as a fence.",
+    FencedWhenBlocked = "fenced-when-blocked": "A walk that an older region ends counts as a fence.",
     RegisterNoFence = "register-no-fence": "A reader registers without a full fence.",
     UnregisterRelaxed = "unregister-relaxed": "A reader unregisters with relaxed operations.",
     LeaveForgotten = "leave-forgotten": "A reader that unregisters clears neither its state nor its slots.",

@@ -29,7 +29,7 @@
 //!
 //! The modules:
 //!
-//! - [`rcu`]: memory reclamation that preempted readers need not hold up. Start here.
+//! - [`rcu`]: memory reclamation that preempted readers need not stall. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
 //! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks. Any thread may free them.

@@ -268,7 +268,7 @@ impl Flavour {
                 // Only a signal handler can end the section. Signals are blocked from the check to the sleep, and a handler ends the sleep.
                 SynchronizeError::WouldDeadlock { .. } => {
                     let quiet = Quiet::new();
-                    if raw::held_up_by_caller(&group.domain).is_err() {
+                    if raw::blocked_by_caller(&group.domain).is_err() {
                         quiet.until_handled();
                     }
                 }

@@ -196,7 +196,7 @@ static void in_time(struct still_domain *domain)
     CHECK(pthread_barrier_init(&inside, NULL, 2) == 0);
     CHECK(pthread_create(&thread, NULL, stays_inside, NULL) == 0);
     pthread_barrier_wait(&inside);
-    REFUSED(still_queue_barrier(queue, 1000000), -ETIMEDOUT, "held up");
+    REFUSED(still_queue_barrier(queue, 1000000), -ETIMEDOUT, "blocked");
     pthread_barrier_wait(&inside);
     CHECK(pthread_join(thread, NULL) == 0 && still_queue_barrier(queue, STILL_FOREVER) == 0);
     CHECK(still_qsbr_free(online) == 0 && still_queue_free(queue) == 0);

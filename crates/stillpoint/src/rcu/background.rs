@@ -6,10 +6,9 @@ use std::time::Duration;
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::account::Limits;
-use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
+use super::engine::queue::channel::{Channel, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::queue::line::Obstacle;
 use super::engine::queue::retire_list::{Full, Pace, RetireList};
-use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
@@ -20,6 +19,7 @@ use super::reclaimer::ReclaimerBuilder;
 use super::retire::{self, Queue};
 use super::retired::{RetireError, Retired};
 use crate::busted::{self, Variant};
+use crate::frames::is_foreign;
 use stillpoint_sys::panics::{self, Panic};
 
 /// Reclaims on a separate thread. Any thread may hand it objects, through a [`RetireHandle`].
@@ -46,7 +46,7 @@ use stillpoint_sys::panics::{self, Panic};
 /// ```
 pub struct BackgroundReclaimer {
     list: RetireList,
-    inbox: Arc<Inbox>,
+    channel: Arc<Channel>,
     /// What its retire handles do when there is no room, unless they are set otherwise.
     when_full: WhenFull,
 }
@@ -57,13 +57,13 @@ impl BackgroundReclaimer {
 
     pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
         let mut list = RetireList::new(Arc::clone(&core), pace, limits);
-        let inbox = Arc::new(Inbox::new(core, limits).of_list(&mut list));
-        Self { inbox, list, when_full }
+        let channel = Arc::new(Channel::new(core, limits).of_list(&mut list));
+        Self { channel, list, when_full }
     }
 
     /// A handle that hands objects in. Handles are cheap; clone and share them freely.
     pub fn retire_handle(&self) -> RetireHandle {
-        RetireHandle::new(Arc::clone(&self.inbox), self.when_full)
+        RetireHandle::new(Arc::clone(&self.channel), self.when_full)
     }
 
     /// Reclaims on the calling thread. Returns when everything is freed and either [`RetireHandle::stop`] was called or no retire
@@ -108,7 +108,7 @@ impl BackgroundReclaimer {
             "a destructor, a callback or a stall hook cannot run a reclaimer of domain `{}`: it could wait for its own end",
             core.name()
         );
-        if core.protocol.held_up_by_caller(u64::MAX).is_some() {
+        if core.protocol.blocked_by_caller(u64::MAX).is_some() {
             panic!(
                 "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it reclaimed for \
                  the domain; drop the guard, or go offline first",
@@ -152,16 +152,16 @@ impl BackgroundReclaimer {
     fn serve(&mut self, core: &Core) -> Option<Panic> {
         let (mut patience, mut panic) = (Patience::new(), None);
         loop {
-            // Read once per turn: the thread may sleep only if this very value has not changed since.
-            let aim = self.inbox.aim();
+            // Read once per pass: the thread may sleep only if this very value has not changed since.
+            let aim = self.channel.aim();
             let arrived = self.take_in();
             if aim != RUNNING {
                 // Closes the open batch, whatever the pace.
                 self.list.close();
             }
-            let freed = self.poll(&mut panic) | core.pass_by_all(&mut panic);
+            let freed = self.poll(&mut panic) | core.visit_all(&mut panic);
             if freed {
-                // Wakes retire handles that wait for room, also if this turn is the last.
+                // Wakes retire handles that wait for room, also if this pass is the last.
                 core.event().notify();
             }
             if aim == ABANDONED || (aim != RUNNING && self.has_nothing_left()) {
@@ -190,44 +190,46 @@ impl BackgroundReclaimer {
 
     /// Moves what was submitted to the retire list. Returns whether anything was.
     pub(super) fn take_in(&mut self) -> bool {
-        self.inbox.take_in(&mut self.list)
+        self.channel.take_in(&mut self.list)
     }
 
     fn has_nothing_left(&self) -> bool {
         // Objects that this thread's own protected loads hold are not waited for: the wait could not end.
-        let is_freed = self.inbox.pending() == self.list.held_by_caller() && !self.inbox.is_in_turn();
+        let is_freed = self.channel.pending() == self.list.held_by_caller() && !self.channel.is_in_turn();
         // Comes after: a turn may have adopted orphans, and left them again.
-        is_freed && !self.inbox.core().has_orphans()
+        is_freed && !self.channel.core().has_orphans()
     }
 
     /// Sleeps until there is something to do. Sleeps only for a short time if the obstacle does not notify.
     fn pause(&self, aim: usize, patience: &mut Patience) {
-        let inbox = &*self.inbox;
-        let event = inbox.core().event();
-        let seen = if busted::is(Variant::StopAfterCheck) { inbox.aim() } else { aim };
+        let channel = &*self.channel;
+        let event = channel.core().event();
+        let seen = if busted::is(Variant::StopAfterCheck) { channel.aim() } else { aim };
         let has_work = |enough: usize| {
-            inbox.has_work(enough)
-                || inbox.aim() != seen
-                || (inbox.core().has_adoptable() && self.list.has_room(0))
+            channel.has_work(enough)
+                || channel.aim() != seen
+                || (channel.core().has_adoptable() && self.list.has_room(0))
         };
         // In a run that should return, a handle may have freed the last object just now, and told so before this sleep.
-        let is_idle = || aim == RUNNING && inbox.pending() == 0 && !inbox.core().has_shelved();
+        let is_idle = || aim == RUNNING && channel.pending() == 0 && !channel.core().has_shelved();
         // Retire handles notify when this many objects have been submitted.
         let sleep = |limit, enough, shelved: bool| {
-            inbox.set_enough(enough);
-            event.sleep_unless(limit, || has_work(enough) || (!shelved && inbox.core().has_shelved()));
-            inbox.set_enough(1);
+            channel.set_enough(enough);
+            event.sleep_unless(limit, || has_work(enough) || (!shelved && channel.core().has_shelved()));
+            channel.set_enough(1);
         };
         match self.list.obstacle() {
             // The end of a turn that leaves nothing notifies no thread. So the thread does not sleep without a limit in a run that should
             // return.
             Obstacle::Empty if is_idle() => {
-                event.sleep_unless(None, || has_work(1) || inbox.pending() > 0 || inbox.core().has_shelved());
+                event.sleep_unless(None, || {
+                    has_work(1) || channel.pending() > 0 || channel.core().has_shelved()
+                });
             }
             Obstacle::Pace(until) => {
-                let limit = until.saturating_sub(inbox.core().age());
+                let limit = until.saturating_sub(channel.core().age());
                 // A thread announces neither that it stops writing, nor that it begins to write just before this sleep.
-                let shelved = inbox.core().has_shelved();
+                let shelved = channel.core().has_shelved();
                 let limit = if shelved { limit.min(LONGEST_SLEEP) } else { limit };
                 sleep(Some(limit), self.list.missing().max(1), shelved);
             }
@@ -278,15 +280,15 @@ impl ReclaimerBuilder {
 
 impl Drop for BackgroundReclaimer {
     fn drop(&mut self) {
-        self.inbox.advance(CLOSED);
-        self.inbox.pass_on();
+        self.channel.advance(CLOSED);
+        self.channel.pass_on();
     }
 }
 
 impl fmt::Debug for BackgroundReclaimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BackgroundReclaimer")
-            .field("domain", &self.inbox.core().name())
+            .field("domain", &self.channel.core().name())
             .field("pending", &self.list.len())
             .finish_non_exhaustive()
     }
@@ -313,14 +315,14 @@ impl fmt::Debug for BackgroundReclaimer {
 /// # Ok::<(), stillpoint::rcu::RetireError<&str>>(())
 /// ```
 pub struct RetireHandle {
-    inbox: Arc<Inbox>,
+    channel: Arc<Channel>,
     when_full: WhenFull,
 }
 
 impl RetireHandle {
-    fn new(inbox: Arc<Inbox>, when_full: WhenFull) -> Self {
-        inbox.add_handle();
-        Self { inbox, when_full }
+    fn new(channel: Arc<Channel>, when_full: WhenFull) -> Self {
+        channel.add_handle();
+        Self { channel, when_full }
     }
 
     /// Sets what this retire handle, and its later clones, do when there is no room. Without this call, the choice of the
@@ -352,11 +354,11 @@ impl RetireHandle {
     /// With [`WhenFull::Reclaim`], with the panic of a destructor; the object is then left to the domain.
     #[inline]
     pub fn retire<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
-        let inbox = &*self.inbox;
+        let channel = &*self.channel;
         let parts = retired.into_parts();
-        let is_open = parts.is_of(inbox.core()) && inbox.phase() != CLOSED;
-        if is_open && inbox.reserve(size_of::<T>()).is_ok() {
-            inbox.submit(parts.into_garbage());
+        let is_open = parts.is_of(channel.core()) && channel.phase() != CLOSED;
+        if is_open && channel.reserve(size_of::<T>()).is_ok() {
+            channel.submit(parts.into_garbage());
             return Ok(());
         }
         retire::retire(&mut &*self, parts, None)
@@ -422,26 +424,26 @@ impl RetireHandle {
 
     #[cold]
     fn reclaim(&self, full: Full, bytes: usize) -> Result<(), Full> {
-        if self.inbox.assist(full) == 0 {
+        if self.channel.assist(full) == 0 {
             return Err(full);
         }
-        self.inbox.core().shared_counters().count_assist();
-        self.inbox.reserve(bytes)
+        self.channel.core().shared_counters().count_assist();
+        self.channel.reserve(bytes)
     }
 
     /// As [`retire`](RetireHandle::retire), without waiting or reclaiming. Calls `garbage` only if the object is taken in.
     /// Returns whether it is.
     pub(crate) fn offer(&self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
-        let inbox = &*self.inbox;
-        let is_taken = inbox.phase() != CLOSED && inbox.reserve(bytes).is_ok();
+        let channel = &*self.channel;
+        let is_taken = channel.phase() != CLOSED && channel.reserve(bytes).is_ok();
         if is_taken {
-            inbox.submit(garbage());
+            channel.submit(garbage());
         }
         is_taken
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        self.inbox.core()
+        self.channel.core()
     }
 
     /// Calls `function` on the reclaimer's thread after a grace period, as
@@ -449,13 +451,13 @@ impl RetireHandle {
     /// its other reclaimers.
     pub fn defer<F: FnOnce() + Send + 'static>(&self, function: F) {
         let garbage = Garbage::callback(function);
-        self.inbox.charge(garbage.bytes());
-        self.inbox.submit(garbage);
+        self.channel.charge(garbage.bytes());
+        self.channel.submit(garbage);
     }
 
     /// Number of objects that were handed in, or adopted by the reclaimer, and are neither freed yet nor left to the domain.
     pub fn pending(&self) -> usize {
-        self.inbox.pending()
+        self.channel.pending()
     }
 
     /// Lets [`BackgroundReclaimer::run`] return once everything is freed. This holds for later runs, too. Returns at once.
@@ -463,7 +465,7 @@ impl RetireHandle {
     /// Until then, the run also frees what is handed in or left to the domain meanwhile. What is handed in later waits for
     /// another `run`, or for the reclaimer's drop, which passes it to the domain.
     pub fn stop(&self) {
-        self.inbox.advance(STOPPING);
+        self.channel.advance(STOPPING);
     }
 
     /// Lets [`BackgroundReclaimer::run`] return soon, even if objects still wait. This holds for later runs, too. Returns at
@@ -488,30 +490,30 @@ impl RetireHandle {
     /// # Ok::<(), stillpoint::rcu::RetireError<&str>>(())
     /// ```
     pub fn abandon(&self) {
-        self.inbox.advance(ABANDONED);
+        self.channel.advance(ABANDONED);
     }
 }
 
 impl Queue for &RetireHandle {
     fn core(&self) -> &Arc<Core> {
-        self.inbox.core()
+        self.channel.core()
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<(), RetireErrorKind> {
-        if self.inbox.phase() == CLOSED {
+        if self.channel.phase() == CLOSED {
             return Err(RetireErrorKind::Closed);
-        } else if bytes > self.inbox.largest() {
+        } else if bytes > self.channel.largest() {
             // A wait for room would never end.
             return Err(RetireErrorKind::TooLarge);
         }
-        Ok(match (self.inbox.reserve(bytes), self.when_full) {
+        Ok(match (self.channel.reserve(bytes), self.when_full) {
             (Err(full), WhenFull::Reclaim) => self.reclaim(full, bytes),
             (answer, _) => answer,
         }?)
     }
 
     fn push(&mut self, garbage: Garbage) {
-        self.inbox.submit(garbage);
+        self.channel.submit(garbage);
     }
 
     fn when_full(&self) -> WhenFull {
@@ -519,26 +521,26 @@ impl Queue for &RetireHandle {
     }
 
     fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
-        self.inbox.is_full_of_own(own, bytes)
+        self.channel.is_full_of_own(own, bytes)
     }
 }
 
 impl Clone for RetireHandle {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.inbox), self.when_full)
+        Self::new(Arc::clone(&self.channel), self.when_full)
     }
 }
 
 impl Drop for RetireHandle {
     fn drop(&mut self) {
-        self.inbox.remove_handle();
+        self.channel.remove_handle();
     }
 }
 
 impl fmt::Debug for RetireHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetireHandle")
-            .field("domain", &self.inbox.core().name())
+            .field("domain", &self.channel.core().name())
             .field("pending", &self.pending())
             .finish_non_exhaustive()
     }

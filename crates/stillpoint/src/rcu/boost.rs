@@ -4,14 +4,14 @@ use super::engine::boost::Boosting;
 #[cfg(all(feature = "boost", target_os = "linux"))]
 use stillpoint_sys::linux::sched::{self, Way};
 
-/// What a domain does about a region reader that holds up a grace period because it waits for a CPU.
+/// What a domain does about a region reader that blocks a grace period because it waits for a CPU.
 ///
-/// A thread that is preempted inside a guard, or between two quiescent states, holds up everything that is retired
+/// A thread that is preempted inside a guard, or between two quiescent states, keeps alive everything that is retired
 /// until the scheduler runs it again. With more readers than CPUs that takes milliseconds. A boost makes the scheduler run
 /// such a reader to the end of its section at once. Readers that hold only protected loads need no boost.
 ///
 /// The threads that wait or poll in the domain boost: `synchronize` and the other waits, [`Reclaimer`](super::Reclaimer)s and
-/// [`BackgroundReclaimer`](super::BackgroundReclaimer)s. They act when a grace period has been held up for longer than
+/// [`BackgroundReclaimer`](super::BackgroundReclaimer)s. They act when a grace period has been blocked for longer than
 /// [`boost_after`](super::DomainBuilder::boost_after). They boost only readers that are runnable but not running: never a reader
 /// that runs, sleeps, or is stopped, and never a real-time thread.
 ///

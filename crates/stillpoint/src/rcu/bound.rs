@@ -15,7 +15,7 @@
 //! assert_eq!(even, 128);
 //! ```
 //!
-//! | type | made by | holds up |
+//! | type | made by | keeps alive |
 //! |---|---|---|
 //! | [`BoundArray`] | [`RcuArray::bind`], [`RcuArray::bind_qsbr`] | what each load holds; with a QSBR reader, everything until its next quiescent state |
 //! | [`ArrayGuard`] | [`BoundArray::pin`] | everything that is retired while it lives |

@@ -54,7 +54,7 @@ struct Futures {
 }
 
 impl Futures {
-    /// Makes `number` futures that a reader holds up.
+    /// Makes `number` futures that a reader delays.
     fn waiting(domain: &Domain, number: usize) -> Self {
         let mut futures = Self { woken: Arc::default(), all: Vec::new() };
         let token = domain.start();

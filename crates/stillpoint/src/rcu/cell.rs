@@ -14,7 +14,7 @@ use crate::own_writes::OwnRuns;
 ///
 /// Belongs to a [`Domain`](super::Domain), and is read only through readers of this domain. Contents are
 /// `Send + Sync + 'static`: a replaced object is freed later, by whichever thread reclaims. A cell takes two words.
-/// Objects of size zero share one address: protecting one of them holds up all of them in the domain.
+/// Objects of size zero share one address: protecting one of them keeps alive all of them in the domain.
 ///
 /// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. A long
 /// chain, in which each object owns the cell of the next one, is an exception. Objects nested deeper than 32 cells are dropped
@@ -233,7 +233,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         Self { link: OwningLink::new(object), domain: WeakDomain::new(domain.core()) }
     }
 
-    /// Loads the object and protects it: it is not freed as long as the returned value exists. That value holds up nothing else.
+    /// Loads the object and protects it: it is not freed as long as the returned value exists. That value keeps nothing else alive.
     /// `None` if the cell is empty.
     ///
     /// Lock-free: repeats only if a writer has replaced the object meanwhile. Costs a load, a store, a second load and a compare;

@@ -137,7 +137,7 @@ impl Domain {
     }
 
     /// On Linux, in the child of a `fork`: releases the readers of the parent's other threads. These threads do not exist in
-    /// the child, so their readers would hold up everything. The objects that they protected count as released. Readers of
+    /// the child, so their readers would keep everything alive. The objects that they protected count as released. Readers of
     /// the calling thread stay as they are, with what they hold. Futures of the parent must be polled again in the child: their
     /// wakers are discarded.
     ///
@@ -220,7 +220,7 @@ impl DomainBuilder {
         self
     }
 
-    /// Sets what to do about region readers that hold up a grace period because they wait for a CPU: see [`Boost`]. Without this
+    /// Sets what to do about region readers that block a grace period because they wait for a CPU: see [`Boost`]. Without this
     /// call: nothing.
     pub fn boost(mut self, boost: Boost) -> Self {
         self.boost = boost;
@@ -234,7 +234,7 @@ impl DomainBuilder {
         self
     }
 
-    /// Sets how long a grace period is held up before readers are boosted; 50 µs by default.
+    /// Sets how long a grace period is blocked before readers are boosted; 50 µs by default.
     pub fn boost_after(mut self, threshold: Duration) -> Self {
         self.boost_after = threshold;
         self
@@ -286,7 +286,7 @@ impl DomainBuilder {
         self
     }
 
-    /// Calls `hook` when a region reader has held up a grace period for `threshold`, once for each section of a reader; and when
+    /// Calls `hook` when a region reader has blocked a grace period for `threshold`, once for each section of a reader; and when
     /// the kernel has refused the domain's fence for `threshold` ([`Stall::fence_error`]).
     ///
     /// No thread watches for stalls. A call reports the reader in its way if its own grace period has been under way

@@ -78,7 +78,7 @@ pub enum WhenFull {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetireErrorKind {
-    /// The queue has reached its limit of objects or bytes, and readers hold up what is in it.
+    /// The queue has reached its limit of objects or bytes, and readers keep alive what is in it.
     Full,
     /// The domain has reached [its limit](super::DomainBuilder::max_pending) of objects or bytes.
     DomainFull,

@@ -4,7 +4,7 @@
 //! use stillpoint::rcu::{self, RcuCell};
 //!
 //! let config = RcuCell::new(String::from("first"));
-//! assert_eq!(*config.get().expect("never empty here"), "first"); // holds up only this string
+//! assert_eq!(*config.get().expect("never empty here"), "first"); // keeps only this string alive
 //! config.set(String::from("second")); // replaces, and frees what no reader can hold any more
 //! let guard = rcu::pin(); // a region, for bursts of loads
 //! assert_eq!(config.load(&guard).map(String::as_str), Some("second"));
@@ -13,17 +13,17 @@
 //! Three types are the core:
 //!
 //! - [`RcuCell`]: a place for one object. Readers load the object, and writers replace it.
-//! - [`Protected`]: a reference to one object, from [`RcuCell::get`]. It holds up that object, and nothing else.
-//! - [`Guard`]: a region, from [`pin`]. Loads in it cost no more than plain loads. It holds up everything that is retired meanwhile.
+//! - [`Protected`]: a reference to one object, from [`RcuCell::get`]. It keeps that object alive, and nothing else.
+//! - [`Guard`]: a region, from [`pin`]. Loads in it cost no more than plain loads. It keeps alive everything that is retired meanwhile.
 //!
 //! This example uses the [default domain](default_domain): each thread becomes a reader of it at its first use. Name a
-//! [`Domain`] where one group of readers must not hold up another, where limits must hold, and in libraries.
+//! [`Domain`] where one group of readers must not delay another, where limits must hold, and in libraries.
 //! [`Domain::reader`] registers readers, [`Domain::cell`] makes cells, and [`Domain::reclaimer`] makes reclaimers.
 //!
 //! A writer *unlinks* an object (from then on the cell holds another one) and *retires* it. The object is *freed* after every
-//! reader that may hold it has released it. What reading costs, and what a preempted reader holds up, depend on the kind of reader:
+//! reader that may hold it has released it. What reading costs, and what a preempted reader keeps alive, depend on the kind of reader:
 //!
-//! | reader | cost on the read side | what a preempted thread holds up | for |
+//! | reader | cost on the read side | what a preempted thread keeps alive | for |
 //! |---|---|---|---|
 //! | [`Protected`], from [`RcuCell::get`] or [`RcuCell::protect`] | store, reload and compare, store | the objects that it holds, nothing else | the default: any code, for any length of time |
 //! | [`Guard`], from [`pin`] or [`Reader::pin`] | a store on entry, a store on exit | everything retired since it entered, until it leaves | traversals, bursts of loads |

@@ -13,10 +13,10 @@ use super::engine::Core;
 /// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`]. [`raw::protect_owned`](super::raw::protect_owned) also makes one,
 /// which gives no access to the object.
 ///
-/// It has a record of its own in the domain. It holds up its object and nothing else for as long as it exists, and any thread may
+/// It has a record of its own in the domain. It keeps its object alive and nothing else for as long as it exists, and any thread may
 /// drop it. The domain does not know which thread holds it, so a thread that waits for an object that it holds itself is not
 /// reported as a deadlock. [`Stats::owned`](super::Stats::owned) counts these values. A value that is forgotten (`mem::forget`)
-/// holds up its object for ever.
+/// keeps its object alive for ever.
 ///
 /// ```
 /// use std::sync::Arc;

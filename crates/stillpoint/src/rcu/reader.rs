@@ -30,10 +30,10 @@ use crate::fence::ReaderFence;
 /// let cell = domain.cell(String::from("first"));
 /// let reader = domain.reader();
 ///
-/// let object = cell.protect(&reader).expect("the cell is not empty"); // holds up only this object
+/// let object = cell.protect(&reader).expect("the cell is not empty"); // keeps only this object alive
 /// assert_eq!(*object, "first");
 ///
-/// let guard = reader.pin(); // holds up everything retired from now on
+/// let guard = reader.pin(); // keeps alive everything retired from now on
 /// assert_eq!(cell.load(&guard).map(String::as_str), Some("first"));
 /// ```
 ///
@@ -75,7 +75,7 @@ impl Reader {
 
     /// Begins a region: until the guard is dropped, nothing is freed that was linked when the region began or later.
     ///
-    /// A preempted thread that holds a guard holds up everything retired since the region began. For single objects, or where
+    /// A preempted thread that holds a guard keeps alive everything retired since the region began. For single objects, or where
     /// reading may take long, prefer [`RcuCell::protect`](super::RcuCell::protect). Guards nest, and may be dropped in any order;
     /// the region ends with the last one. A guard that is forgotten (`mem::forget`) holds everything
     /// up until the reader is dropped.
@@ -309,7 +309,7 @@ impl Guard<'_> {
     /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
     /// ```
     pub fn defer<F: FnOnce() + Send + 'static>(&self, function: F) {
-        self.reader.core.leave_behind(Garbage::callback(function));
+        self.reader.core.retire_orphan(Garbage::callback(function));
     }
 }
 
@@ -346,7 +346,7 @@ impl fmt::Debug for Guard<'_> {
 /// [`RcuCell::protect`](super::RcuCell::protect).
 ///
 /// It occupies one hazard slot of its reader. To hold an object beyond its thread, or across an `.await`, use
-/// [`OwnedProtected`](super::OwnedProtected). A preempted thread holds up the objects that it protects, and
+/// [`OwnedProtected`](super::OwnedProtected). A preempted thread keeps alive the objects that it protects, and
 /// nothing else. The value is not `Clone` and never changes slots, since a scan could miss an object that moves
 /// between them. A value that is forgotten (`mem::forget`) holds the object up until the reader is dropped.
 #[must_use = "the object is protected until this value is dropped"]

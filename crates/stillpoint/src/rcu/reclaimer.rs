@@ -49,7 +49,7 @@ const NO_LIMIT: usize = usize::MAX;
 /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
 /// ```
 ///
-/// With a limit, a retirement fails if readers hold up too much, and hands the object back:
+/// With a limit, a retirement fails if readers keep too much alive, and hands the object back:
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -248,13 +248,13 @@ impl Reclaimer {
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
         let freed = self.list.poll(limit);
         let core = self.list.core();
-        core.pass_by(self.list.counters().round(), SHARE, || core.age());
+        core.visit_silent(self.list.counters().round(), SHARE, || core.age());
         freed
     }
 
     /// As [`poll_at_most`](Reclaimer::poll_at_most), but ignores the pace. Adopts what was left to the domain, as far as `limit`
     /// exceeds what waits here. Then starts a grace period for everything that has none yet, and issues its fence. Never waits for a
-    /// reader: what a reader holds up stays.
+    /// reader: what a reader keeps alive stays.
     ///
     /// For occasional calls that need what is ready *now*: each may issue a heavy fence. Without a limit (`usize::MAX`), it takes
     /// time in proportion to what was left.

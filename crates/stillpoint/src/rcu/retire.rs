@@ -1,15 +1,15 @@
-//! How an object is retired: common to a reclaimer's own queue and the inbox of a background reclaimer.
+//! How an object is retired: common to a reclaimer's own queue and the channel of a background reclaimer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::engine::core::garbage::Garbage;
-use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::limits::{RetireErrorKind, WhenFull};
 use super::retired::{Parts, RetireError, Retired};
+use crate::frames::is_foreign;
 
 /// A place that takes retired objects in.
 pub(super) trait Queue {
@@ -75,7 +75,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(garbage) = self.0.take() {
-            self.1.leave_behind(garbage);
+            self.1.retire_orphan(garbage);
         }
     }
 }

@@ -312,7 +312,7 @@ impl<T: Send + Sync + 'static> Parts<T> {
     fn leave_to_domain(self) {
         let garbage = self.into_garbage();
         if let Some(core) = self.domain.core() {
-            core.leave_behind(garbage);
+            core.retire_orphan(garbage);
         } else {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
             panics::resume(unsafe { garbage::free_left(garbage) });
@@ -427,7 +427,7 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
         let domain = self.retired.parts().domain();
         match self.cause {
             RetireErrorKind::Full => f.write_str(
-                "the reclaimer is full of objects that readers hold up: retire the object later, or free it when its \
+                "the reclaimer is full of objects that readers keep alive: retire the object later, or free it when its \
                  readers have passed",
             ),
             RetireErrorKind::DomainFull => write!(

@@ -47,7 +47,7 @@ pub struct Stats {
     pub reclaims_by_retirers: u64,
     /// Pending objects that nobody holds, so that the next poll may free them. Of objects that no poll has compared with the
     /// protected loads, only regions are known: some of them may turn out to be pinned. Pending objects that are neither ready nor
-    /// pinned are held up by regions, or wait for a poll that starts their grace period while regions are under way.
+    /// pinned are kept alive by regions, or wait for a poll that starts their grace period while regions are under way.
     pub ready: u64,
     /// Pending objects that protected loads hold, although their grace period is over. As found by the last poll of their
     /// reclaimer; 0 for a reclaimer if no protected load holds any of its objects any more.

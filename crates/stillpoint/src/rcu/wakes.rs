@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::account::Limits;
-use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, STOPPING};
+use super::engine::queue::channel::{Channel, ABANDONED, CLOSED, STOPPING};
 use super::engine::queue::retire_list::Full;
 use super::limits::WhenFull;
 use super::{Domain, Reclaimer, Retired};
@@ -25,25 +25,29 @@ fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
 }
 
-fn inbox(domain: &Domain, objects: usize) -> Inbox {
-    Inbox::new(Arc::clone(domain.core()), Limits { objects, ..Limits::NONE })
+fn channel(domain: &Domain, objects: usize) -> Channel {
+    Channel::new(Arc::clone(domain.core()), Limits { objects, ..Limits::NONE })
 }
 
 /// Hands in an object that has no room to give back.
-fn submit(inbox: &Inbox) {
-    inbox.charge(0);
-    inbox.submit(Garbage::callback(|| ()));
+fn submit(channel: &Channel) {
+    channel.charge(0);
+    channel.submit(Garbage::callback(|| ()));
 }
 
 #[test]
 fn a_submission_wakes_a_reclaimer_that_has_enough() {
     let domain = Domain::new();
     for enough in 1..5 {
-        let inbox = inbox(&domain, usize::MAX);
-        inbox.set_enough(enough);
+        let channel = channel(&domain, usize::MAX);
+        channel.set_enough(enough);
         for number in 1..8 {
-            assert_eq!(inbox.has_work(enough), number > enough, "{} of {enough}", number - 1);
-            assert_eq!(is_notified_by(&domain, || submit(&inbox)), number >= enough, "{number} of {enough}");
+            assert_eq!(channel.has_work(enough), number > enough, "{} of {enough}", number - 1);
+            assert_eq!(
+                is_notified_by(&domain, || submit(&channel)),
+                number >= enough,
+                "{number} of {enough}"
+            );
         }
     }
 }
@@ -51,18 +55,18 @@ fn a_submission_wakes_a_reclaimer_that_has_enough() {
 #[test]
 fn each_phase_and_the_last_handle_wake_the_reclaimer() {
     let domain = Domain::new();
-    let inbox = inbox(&domain, usize::MAX);
-    inbox.add_handle();
-    inbox.add_handle();
-    assert!(!is_notified_by(&domain, || inbox.remove_handle()), "there is another one");
-    assert!(is_notified_by(&domain, || inbox.remove_handle()));
-    assert_eq!(inbox.aim(), STOPPING);
+    let channel = channel(&domain, usize::MAX);
+    channel.add_handle();
+    channel.add_handle();
+    assert!(!is_notified_by(&domain, || channel.remove_handle()), "there is another one");
+    assert!(is_notified_by(&domain, || channel.remove_handle()));
+    assert_eq!(channel.aim(), STOPPING);
     for phase in [STOPPING, ABANDONED, CLOSED] {
-        assert!(is_notified_by(&domain, || inbox.advance(phase)));
-        assert_eq!((inbox.phase(), inbox.aim()), (phase, phase));
+        assert!(is_notified_by(&domain, || channel.advance(phase)));
+        assert_eq!((channel.phase(), channel.aim()), (phase, phase));
     }
-    inbox.advance(STOPPING);
-    assert_eq!(inbox.phase(), CLOSED, "a phase never goes back to an earlier one");
+    channel.advance(STOPPING);
+    assert_eq!(channel.phase(), CLOSED, "a phase never goes back to an earlier one");
 }
 
 /// A background reclaimer may be asleep without a limit.
@@ -121,31 +125,31 @@ fn what_a_background_reclaimer_frees_wakes_those_who_wait_for_room() {
 #[test]
 fn a_handle_that_leaves_an_object_wakes_the_reclaimer() {
     let domain = Domain::new();
-    let inbox = inbox(&domain, usize::MAX);
+    let channel = channel(&domain, usize::MAX);
     let mut reader = domain.qsbr_reader();
-    submit(&inbox);
-    assert!(is_notified_by(&domain, || inbox.tell_of_submissions()), "it is on the stack");
-    assert!(is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "a reader is in the way");
-    assert!(!is_notified_by(&domain, || inbox.tell_of_submissions()), "it is not on the stack");
+    submit(&channel);
+    assert!(is_notified_by(&domain, || channel.tell_of_submissions()), "it is on the stack");
+    assert!(is_notified_by(&domain, || assert_eq!(channel.assist(Full::Queue), 0)), "a reader is in the way");
+    assert!(!is_notified_by(&domain, || channel.tell_of_submissions()), "it is not on the stack");
     reader.quiescent();
-    assert_eq!(inbox.assist(Full::Queue), 1);
-    assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "nothing is left");
+    assert_eq!(channel.assist(Full::Queue), 1);
+    assert!(!is_notified_by(&domain, || assert_eq!(channel.assist(Full::Queue), 0)), "nothing is left");
 }
 
 #[test]
 fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     let domain = Domain::new();
-    let inbox = inbox(&domain, usize::MAX);
-    submit(&inbox);
+    let channel = channel(&domain, usize::MAX);
+    submit(&channel);
     let mut reader = domain.qsbr_reader();
-    assert_eq!(inbox.assist(Full::Queue), 0, "a reader is in the way");
-    assert!(inbox.has_work(9) && inbox.pending() > 0, "the handle has left an object in the shared list");
-    assert_eq!(inbox.pending(), 1);
+    assert_eq!(channel.assist(Full::Queue), 0, "a reader is in the way");
+    assert!(channel.has_work(9) && channel.pending() > 0, "the handle has left an object in the shared list");
+    assert_eq!(channel.pending(), 1);
     reader.quiescent();
-    assert!(is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 1)));
-    assert!(!inbox.has_work(1) && inbox.pending() == 0);
-    assert_eq!(inbox.pending(), 0);
-    assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "there is nothing");
+    assert!(is_notified_by(&domain, || assert_eq!(channel.assist(Full::Queue), 1)));
+    assert!(!channel.has_work(1) && channel.pending() == 0);
+    assert_eq!(channel.pending(), 0);
+    assert!(!is_notified_by(&domain, || assert_eq!(channel.assist(Full::Queue), 0)), "there is nothing");
 
     let background =
         domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();

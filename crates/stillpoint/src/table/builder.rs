@@ -70,7 +70,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
         self
     }
 
-    /// The most entries, including removed ones that readers still hold up; at least 1. By default, memory is the only
+    /// The most entries, including removed ones that readers still keep alive; at least 1. By default, memory is the only
     /// limit.
     ///
     /// A table has 64 more slots, which are only for replacements ([`Table::insert`] of a key that is in the table,

@@ -21,7 +21,7 @@ use crate::rcu::{self, Guard, Region};
 /// [`TableReader::pin`](super::TableReader::pin) begins a region for it; [`Table::within`](super::Table::within) uses a
 /// region of the caller. The guard is also a region for cells of the domain.
 ///
-/// A thread that is preempted in a region holds up everything retired since. Functions that are passed to its methods
+/// A thread that is preempted in a region keeps alive everything retired since. Functions that are passed to its methods
 /// run in the region.
 ///
 /// ```

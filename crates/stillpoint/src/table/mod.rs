@@ -17,9 +17,9 @@
 //!
 //! Three types are the core:
 //!
-//! - [`Table`]: the entries. Any thread reads and writes it. Its lookups return a [`Ref`], which keeps one entry alive, and holds up
+//! - [`Table`]: the entries. Any thread reads and writes it. Its lookups return a [`Ref`], which keeps one entry alive, and keeps alive
 //!   nothing else.
-//! - [`TableGuard`]: a region, from [`Table::pin`], for bursts and traversals. Its lookups return plain references. It holds up
+//! - [`TableGuard`]: a region, from [`Table::pin`], for bursts and traversals. Its lookups return plain references. It keeps alive
 //!   everything that is retired meanwhile.
 //! - [`TableReader`]: a thread's reader that is bound to the table: the fastest way to look up entry after entry.
 //!
@@ -46,7 +46,7 @@
 //!
 //! # Usage
 //!
-//! | call | what a preempted thread holds up | for |
+//! | call | what a preempted thread keeps alive | for |
 //! |---|---|---|
 //! | [`Table::get`], [`Table::protect`] | the entry that it holds | the default |
 //! | [`TableReader::get`] and its other methods | the entry that it holds, and an array of buckets | loops of lookups; updates |
@@ -90,7 +90,7 @@
 //! A [`Ref`] keeps one entry alive. References from a [`TableGuard`] are valid as long as the guard. A [`Removed`]
 //! entry belongs to the caller, who can read it, retire it by dropping it, or [take it apart](Removed::try_into_entry)
 //! once no reader can hold it any more. An entry is freed only when no reader can hold it. A `Ref` that is never
-//! dropped holds up the memory of its entry; a guard that is never dropped holds up everything that is retired after it
+//! dropped keeps alive the memory of its entry; a guard that is never dropped keeps alive everything that is retired after it
 //! began. Key and value are `'static`, since their destructors may run later, on any thread. When the table has been
 //! dropped, they have run for every entry that was not handed to a reclaimer.
 //!

@@ -21,7 +21,7 @@ use crate::rcu::{default_domain, Reader};
 ///
 /// It borrows the reader exclusively, and hands out one entry, or one guard, at a time. As long as it exists, it pins
 /// the array of buckets that its last lookup saw. So after the table has grown, a `TableReader` that is no longer used
-/// holds up the memory of an old array. Drop it when the thread stops reading for a long time.
+/// keeps alive the memory of an old array. Drop it when the thread stops reading for a long time.
 pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'a Inner<K, V, S>,
     lens: Lens<'a, K, V>,
@@ -43,7 +43,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 }
 
-/// Lookups that protect one entry. A thread that is preempted in such a call, or while it holds the [`Ref`], holds up this entry, and
+/// Lookups that protect one entry. A thread that is preempted in such a call, or while it holds the [`Ref`], keeps this entry alive, and
 /// during the call at most two arrays of buckets.
 impl<K, V, S> Table<K, V, S>
 where
@@ -181,7 +181,7 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
         Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }
 
-    /// Begins a region in which the table is read. A preempted thread that holds the guard holds up everything retired
+    /// Begins a region in which the table is read. A preempted thread that holds the guard keeps alive everything retired
     /// since, as for [`Reader::pin`].
     ///
     /// ```
@@ -210,7 +210,7 @@ where
     S: BuildHasher,
 {
     /// Looks a key up, and pins its entry: the entry is not freed as long as the result exists. A preempted thread
-    /// holds up only this entry.
+    /// keeps only this entry alive.
     ///
     /// In a large table, a lookup has two cache misses: the bucket and the entry.
     #[inline(always)]

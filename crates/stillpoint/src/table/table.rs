@@ -298,7 +298,7 @@ where
     }
 
     /// Makes room for `additional` more entries, so that their insertions cause neither growth nor page faults. Readers
-    /// and other writers go on meanwhile. Removed entries that no reader holds up are freed first, and their memory
+    /// and other writers go on meanwhile. Removed entries that no reader keeps alive are freed first, and their memory
     /// counts as room.
     ///
     /// # Errors

@@ -13,17 +13,16 @@
 //! | `core/garbage` | an unlinked object with its type erased |
 //! | `directory` | how unlinked objects find their domain, which they do not keep alive |
 //! | `queue/` | what was retired and is not freed |
-//! | `queue/retire_list` | one owner's objects that wait for their grace period |
-//! | `queue/account` | how much may wait in a domain |
-//! | `queue/stack` | hand-over of objects between threads |
-//! | `queue/orphans` | objects that belong to no retire list, in the order in which they were left |
-//! | `queue/shelf` | the retire lists of threads that have no reclaimer |
+//! | `queue/line` | what waits for grace periods in order, and what is in its way |
+//! | `queue/retire_list` | a line of objects with one owner |
+//! | `queue/account` | how much waits, in a domain or with the handles of a reclaimer |
+//! | `queue/handover` | hand-over of objects between threads, and objects that belong to no retire list |
+//! | `queue/shelf` | retire lists that anybody may serve: of threads that have no reclaimer, and of tables |
 //! | `queue/callbacks/` | callbacks in the user's own objects |
-//! | `queue/inbox` | what retire handles and a background reclaimer share |
+//! | `queue/channel` | what retire handles and a background reclaimer share |
 //! | `wait/` | waiting for a reader, and being woken by it |
 //! | `wait/park` | how a thread waits for a reader |
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and what wakes it |
-//! | `wait/freeing` | whether a thread is within foreign code, which must not wait |
 //! | `wait/own_holds` | what a thread that waits holds up itself |
 //! | `wait/report`, `wait/error` | the report of a stall, and why a wait ended early |
 //! | `wait/stall` | which stalls are reported, and when |
@@ -46,21 +45,20 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use self::boost::{BoostState, Boosting};
-use self::core::garbage::Garbage;
 use self::core::registry::Registry;
 use self::core::Protocol;
 use self::directory::Name;
 use self::queue::account::Account;
 use self::queue::account::Limits;
-use self::queue::orphans::{Collection, Orphans};
+use self::queue::handover::Orphans;
 use self::queue::shelf::Shelves;
 use self::wait::counters::Counters;
-use self::wait::freeing::Freeing;
 use self::wait::own_holds::Questions;
 use self::wait::park::Event;
 use self::wait::stall::Watch;
 use self::wait::tasks::Tasks;
 use crate::fence::Mode;
+use crate::frames::Foreign;
 use stillpoint_sys::panics;
 
 /// One domain. Its handles (domain, readers, reclaimers) share it. The last handle to go frees what is left.
@@ -142,96 +140,8 @@ impl Core {
         &self.name
     }
 
-    pub(crate) fn event(&self) -> &Event {
-        &self.event
-    }
-
-    /// The limits on what may wait in the domain, if it has any.
-    pub(crate) fn account(&self) -> Option<&Account> {
-        self.account.as_ref().map(|account| &***account)
-    }
-
-    /// Takes up room for one object, unless that would exceed a limit of the domain.
-    pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        self.account().is_none_or(|account| account.reserve(bytes))
-    }
-
-    /// Takes up room for one object that cannot be refused.
-    #[inline]
-    pub(crate) fn charge(&self, bytes: usize) {
-        if let Some(account) = self.account() {
-            account.charge(bytes);
-        }
-    }
-
-    /// Gives back the room of an object that was freed.
-    pub(crate) fn give_room_back(&self, bytes: usize) {
-        if let Some(account) = self.account() {
-            account.give_back(bytes);
-        }
-    }
-
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
-    }
-
-    /// Takes in an object that was just retired and cannot be refused, and that belongs to no retire list.
-    pub(crate) fn leave_behind(&self, garbage: Garbage) {
-        self.charge(garbage.bytes());
-        self.shared_counters.share_retired();
-        self.add_orphan(garbage);
-    }
-
-    /// Takes in an object that belongs to no retire list, was counted as retired before, and has its room.
-    pub(crate) fn add_orphan(&self, garbage: Garbage) {
-        self.shared_counters.pend(garbage.bytes());
-        self.orphans.leave(std::iter::once(garbage));
-        self.tell_of_orphans();
-    }
-
-    /// As [`add_orphan`](Core::add_orphan), for several, the oldest first.
-    pub(crate) fn add_orphans(&self, orphans: impl Iterator<Item = Garbage>) {
-        self.orphans.leave(orphans.inspect(|garbage| self.shared_counters.pend(garbage.bytes())));
-        self.tell_of_orphans();
-    }
-
-    /// Waits while another thread adopts. From then on no other thread does until the result is dropped. `None` if `pause` gives up.
-    pub(crate) fn collect_orphans(&self, pause: impl FnMut() -> bool) -> Option<Collection<'_>> {
-        self.orphans.collect(&self.event, pause)
-    }
-
-    /// Whether there are orphans that may be adopted.
-    pub(crate) fn has_adoptable(&self) -> bool {
-        self.has_orphans() && !self.orphans.is_locked()
-    }
-
-    pub(crate) fn has_orphans(&self) -> bool {
-        !self.orphans.is_empty()
-    }
-
-    /// Hands at most `limit` orphans to `adopt`, and no longer counts them as orphans. Hands out none while another thread adopts, or
-    /// a barrier collects them.
-    pub(crate) fn adopt_orphans(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
-        let is_allowed = self.orphans.adopt(limit, |garbage| {
-            self.hand_on(&garbage);
-            adopt(garbage);
-        });
-        if is_allowed {
-            // Others could not adopt meanwhile.
-            self.tell_of_orphans();
-        }
-    }
-
-    /// Wakes a background reclaimer, which may be asleep.
-    fn tell_of_orphans(&self) {
-        if self.has_orphans() {
-            self.event.notify();
-        }
-    }
-
-    /// Moves the object's count from the shared counters to the retire list that has it.
-    pub(crate) fn hand_on(&self, garbage: &Garbage) {
-        self.shared_counters.unpend(garbage.bytes());
     }
 
     pub(crate) fn shared_counters(&self) -> &Counters {
@@ -279,7 +189,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.reference.unlist();
-        let _freeing = Freeing::begin();
+        let _foreign = Foreign::begin();
         let mut first = None;
         // What destructors retire meanwhile no longer finds the domain, and waits for its turn in `free_left`.
         self.orphans.adopt(usize::MAX, |orphan| {

@@ -40,7 +40,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::HandlerNotBack, "vouching::a_handler_interrupts_a_return"),
     (Variant::OfflineInRegion, "vouching::a_region_goes_on"),
     (Variant::SilentOwn, "vouching::the_callers_own_reader_holds_what_it_holds"),
-    (Variant::FencedWhenHeldUp, "vouching::a_fence_is_owed_when_an_older_region_ends"),
+    (Variant::FencedWhenBlocked, "vouching::a_fence_is_owed_when_an_older_region_ends"),
     (Variant::KindRelaxed, "registration::a_record_goes_from_guards_to_qsbr"),
     (Variant::SlotOfThread, "objects::a_slot_of_nobody_changes_hands"),
     (Variant::CompletedPastVouched, "tokens::a_check_serves_no_token_for_which_a_reader_does_not_vouch"),

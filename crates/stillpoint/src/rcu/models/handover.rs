@@ -9,9 +9,9 @@ use loom::sync::Arc as LoomArc;
 
 use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::queue::orphans::Orphans;
+use crate::rcu::engine::queue::handover::Orphans;
+use crate::rcu::engine::queue::handover::Stack;
 use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant};
-use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::engine::wait::park::Event;
 use crate::rcu::{Domain, RcuCell};
 
@@ -386,7 +386,7 @@ fn a_table_goes_while_its_shelf_is_served() {
         turn.expect("there is no other thread").retire(domain.core(), tenancy.garbage());
         let (serving, served, name) = (domain.clone(), Arc::clone(&place), name_of(&tenant));
         let server = loom::thread::spawn(move || {
-            // A turn that frees nothing, as if a reader were in the way. Not by `pass_by`, whose hints loom does not see.
+            // A turn that frees nothing, as if a reader were in the way. Not by `visit_silent`, whose hints loom does not see.
             if let Some(turn) = served.begin(serving.core(), name) {
                 turn.give_up(serving.core());
             }

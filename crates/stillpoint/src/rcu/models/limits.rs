@@ -12,7 +12,7 @@ use super::{explore, spawn, Object, Shared, EVERY, MODE, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::account::Account;
 use crate::rcu::engine::queue::account::Limits;
-use crate::rcu::engine::queue::inbox::{Inbox, CLOSED};
+use crate::rcu::engine::queue::channel::{Channel, CLOSED};
 use crate::rcu::engine::queue::retire_list::Full;
 use crate::rcu::limits::WhenFull;
 use crate::rcu::{Domain, Retired};
@@ -171,17 +171,17 @@ fn a_handle_assists_while_the_reclaimer_stops() {
 fn an_empty_account_comes_after_the_destructors() {
     explore(EVERY, || {
         let shared = Shared::<0>::new();
-        let inbox = Arc::new(Inbox::new(Arc::clone(shared.domain.core()), Limits::NONE));
+        let channel = Arc::new(Channel::new(Arc::clone(shared.domain.core()), Limits::NONE));
         let place = Place::new();
         let tenant = Tenant(Arc::clone(&place));
         let garbage = Garbage::callback(move || drop(tenant));
-        inbox.charge(garbage.bytes());
-        inbox.submit(garbage);
-        let assistant = Arc::clone(&inbox);
+        channel.charge(garbage.bytes());
+        channel.submit(garbage);
+        let assistant = Arc::clone(&channel);
         let assists = spawn(&shared, move |_| {
             assistant.assist(Full::Queue);
         });
-        if inbox.pending() == 0 && !inbox.is_in_turn() {
+        if channel.pending() == 0 && !channel.is_in_turn() {
             place.touch();
         }
         assists.join().unwrap();
@@ -194,22 +194,22 @@ fn an_empty_account_comes_after_the_destructors() {
 fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
     explore(5, || {
         let shared = Shared::<0>::new();
-        let inbox = Arc::new(Inbox::new(Arc::clone(shared.domain.core()), Limits::NONE));
-        let submit = |inbox: &Inbox, garbage: Garbage| {
-            inbox.charge(garbage.bytes());
-            inbox.submit(garbage);
+        let channel = Arc::new(Channel::new(Arc::clone(shared.domain.core()), Limits::NONE));
+        let submit = |channel: &Channel, garbage: Garbage| {
+            channel.charge(garbage.bytes());
+            channel.submit(garbage);
         };
         // Not modelled: set by a destructor, and read by the thread that finds nothing left.
         let is_done = Arc::new(PlainBool::new(false));
-        let (again, done) = (Arc::clone(&inbox), Arc::clone(&is_done));
+        let (again, done) = (Arc::clone(&channel), Arc::clone(&is_done));
         let last = move || done.store(true, PlainOrdering::SeqCst);
-        submit(&inbox, Garbage::callback(move || submit(&again, Garbage::callback(last))));
-        let assistant = Arc::clone(&inbox);
+        submit(&channel, Garbage::callback(move || submit(&again, Garbage::callback(last))));
+        let assistant = Arc::clone(&channel);
         let assists = spawn(&shared, move |_| {
             assistant.assist(Full::Queue);
             assistant.assist(Full::Queue);
         });
-        if inbox.pending() == 0 {
+        if channel.pending() == 0 {
             let is_done = is_done.load(PlainOrdering::SeqCst);
             assert!(is_done, "{UNORDERED}: what a destructor has submitted was overlooked");
         }
@@ -217,24 +217,24 @@ fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
     });
 }
 
-/// What is submitted while the reclaimer is dropped is left to the domain, not kept in the inbox. The submission notifies no thread,
+/// What is submitted while the reclaimer is dropped is left to the domain, not kept in the channel. The submission notifies no thread,
 /// as the reclaimer waits for more.
 #[test]
 fn a_handle_submits_while_the_reclaimer_is_dropped() {
     explore(EVERY, || {
         let shared = Shared::<0>::new();
-        let inbox = Arc::new(Inbox::new(Arc::clone(shared.domain.core()), Limits::NONE));
-        inbox.set_enough(2);
-        let submitting = Arc::clone(&inbox);
+        let channel = Arc::new(Channel::new(Arc::clone(shared.domain.core()), Limits::NONE));
+        channel.set_enough(2);
+        let submitting = Arc::clone(&channel);
         let submits = spawn(&shared, move |_| {
             submitting.charge(0);
             submitting.submit(Garbage::callback(|| ()));
         });
-        inbox.advance(CLOSED);
-        inbox.pass_on();
+        channel.advance(CLOSED);
+        channel.pass_on();
         submits.join().unwrap();
         let is_left = shared.domain.core().has_orphans();
-        assert!(is_left, "{UNORDERED}: the inbox keeps an object that should be left to the domain");
+        assert!(is_left, "{UNORDERED}: the channel keeps an object that should be left to the domain");
     });
 }
 

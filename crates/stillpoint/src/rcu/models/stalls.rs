@@ -25,7 +25,7 @@ fn a_section_is_told_of_once() {
         let token = domain.core().protocol.start();
         let finds = move |domain: &Domain| {
             let core = domain.core();
-            let Ok(Grace::HeldUp(laggard)) = core.protocol.check(token) else {
+            let Ok(Grace::Blocked(laggard)) = core.protocol.check(token) else {
                 panic!("the guard is in the way")
             };
             core.report_stall(laggard, token, Duration::ZERO, Behind::default);

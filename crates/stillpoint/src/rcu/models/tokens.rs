@@ -108,7 +108,7 @@ fn the_scan_goes_full_circle() {
     explore(EVERY, || {
         let shared = Shared::<1>::new();
         let (one, two) = (shared.domain.reader(), shared.domain.reader());
-        // The reader that comes later in the scan holds up the first token; the other reader holds the object.
+        // The reader that comes later in the scan blocks the first token; the other reader holds the object.
         for (late, early) in [(&one, &two), (&two, &one)] {
             let laggard = late.pin();
             let first = shared.domain.start();

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Callback, Function, ObjectCallback};
+use crate::frames::is_foreign;
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::queue::callbacks::serve::Server;
 use crate::rcu::engine::queue::callbacks::Callbacks;
 use crate::rcu::engine::wait::error::SynchronizeError;
-use crate::rcu::engine::wait::freeing::is_foreign;
 use stillpoint_sys::panics;
 
 /// A queue of callbacks whose nodes lie in the user's objects: a push allocates nothing, never fails, and never waits.
@@ -82,7 +82,7 @@ impl CallbackQueue {
     /// Calls `function` with `callback` after a grace period. Wait-free: costs an exchange and a store. If a serving thread sleeps
     /// for lack of work, it also costs a system call that wakes the thread.
     ///
-    /// May be called from any thread, registered or not, and from callbacks. A thread that is preempted within this call holds up
+    /// May be called from any thread, registered or not, and from callbacks. A thread that is preempted within this call delays
     /// what is pushed after it. The previous content of the node's memory does not matter.
     ///
     /// # Safety
@@ -209,7 +209,7 @@ impl CallbackQueue {
             "a destructor, a callback or a stall hook cannot run a queue of domain `{}`: it could wait for its own end",
             core.name()
         );
-        if core.protocol.held_up_by_caller(u64::MAX).is_some() {
+        if core.protocol.blocked_by_caller(u64::MAX).is_some() {
             panic!(
                 "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it served the \
                  domain's callbacks; drop the guard, or go offline first",

@@ -53,7 +53,7 @@ impl Object {
 /// As for [`Reclaimer::retire_raw`](crate::rcu::Reclaimer::retire_raw).
 pub unsafe fn leave(domain: &Domain, object: Object) {
     // SAFETY: the object is unlinked, and the caller owns it, by its promise.
-    domain.core().leave_behind(unsafe { object.into_garbage() });
+    domain.core().retire_orphan(unsafe { object.into_garbage() });
 }
 
 /// An object that was refused: the caller owns it again.
@@ -69,12 +69,12 @@ pub struct Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            RetireErrorKind::Full => "the reclaimer is full of objects that readers hold up: retire it later",
+            RetireErrorKind::Full => "the reclaimer is full of objects that readers keep alive: retire it later",
             RetireErrorKind::DomainFull => {
                 "the domain is full of objects that wait to be freed: retire it later"
             }
             RetireErrorKind::WouldDeadlock => {
-                "there is no room, and this thread would wait for itself: it holds up what is in the way, or runs a destructor, a \
+                "there is no room, and this thread would wait for itself: it holds what is in the way, or runs a destructor, a \
                  callback or a stall hook, which must not wait"
             }
             RetireErrorKind::TooLarge => {

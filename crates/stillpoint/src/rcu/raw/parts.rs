@@ -3,10 +3,10 @@ use std::ptr::NonNull;
 
 use super::slot::Slot;
 use crate::fence::{FenceError, ReaderFence};
+use crate::frames::{is_foreign, is_freeing, Foreign};
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::record::{is_open, Record};
 use crate::rcu::engine::wait::error::SynchronizeError;
-use crate::rcu::engine::wait::freeing::{is_foreign, is_freeing, Freeing};
 use crate::rcu::engine::Core;
 use crate::rcu::qsbr::QsbrReader;
 use crate::rcu::reader::{Guard, Reader};
@@ -289,7 +289,7 @@ pub fn is_within_foreign_code() -> bool {
 /// assert_eq!(reclaimer.poll(), 1);
 /// ```
 pub fn let_wait<R>(wait: impl FnOnce() -> R) -> R {
-    let _lifted = Freeing::lift();
+    let _lifted = Foreign::lift();
     wait()
 }
 
@@ -301,17 +301,17 @@ pub fn let_wait<R>(wait: impl FnOnce() -> R) -> R {
 ///
 /// let domain = Domain::new();
 /// let reader = domain.reader();
-/// raw::held_up_by_caller(&domain)?;
+/// raw::blocked_by_caller(&domain)?;
 /// let guard = reader.pin();
-/// raw::held_up_by_caller(&domain).unwrap_err();
+/// raw::blocked_by_caller(&domain).unwrap_err();
 /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
 /// ```
 ///
 /// # Errors
 /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock).
-pub fn held_up_by_caller(domain: &Domain) -> Result<(), SynchronizeError> {
+pub fn blocked_by_caller(domain: &Domain) -> Result<(), SynchronizeError> {
     let core = domain.core();
-    match core.protocol.held_up_by_caller(u64::MAX) {
+    match core.protocol.blocked_by_caller(u64::MAX) {
         Some(record) => Err(SynchronizeError::would_deadlock(core, record.kind())),
         None => Ok(()),
     }

@@ -117,7 +117,7 @@ impl Core {
         // counts what it passes on later, and this call then starts again.
         let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
         collection.adopt(|garbage| {
-            self.hand_on(&garbage);
+            self.unpend(&garbage);
             list.push(garbage);
         });
         Ok(served)
@@ -153,7 +153,7 @@ impl Core {
     fn why_late(&self, list: &Served<'_>, begun: Instant) -> SynchronizeError {
         match (list.pinned(), self.protocol.check(list.token())) {
             (_, Err(error)) => SynchronizeError::Fence(error),
-            (_, Ok(Grace::HeldUp(record))) => {
+            (_, Ok(Grace::Blocked(record))) => {
                 SynchronizeError::Stalled(Box::new(self.stall_of(record, begun.elapsed())))
             }
             (0, _) => self.busy(),

@@ -194,7 +194,7 @@ where
     pub(crate) fn reserve(&self, additional: usize) -> bool {
         let Some(entries) = self.len().checked_add(additional) else { return false };
         let Some(len) = Array::len_for(entries) else { return false };
-        // Removed entries that no reader holds up count as room: this frees their slots.
+        // Removed entries that no reader keeps alive count as room: this frees their slots.
         self.press(usize::MAX);
         if !self.arena().reserve(additional) {
             return false;

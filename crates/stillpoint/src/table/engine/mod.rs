@@ -295,7 +295,7 @@ impl<K, V, S> Inner<K, V, S> {
         self.places.poll(hint);
     }
 
-    /// For a caller that found no free slot: frees up to `limit` objects that no reader holds up, regardless of the pace
+    /// For a caller that found no free slot: frees up to `limit` objects that no reader keeps alive, regardless of the pace
     /// of grace periods, and except what another writer has in hand. Returns their number.
     ///
     /// # Panics

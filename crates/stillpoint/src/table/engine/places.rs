@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
+use crate::frames::is_freeing;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::retire_list::{Pace, GATHERED};
 use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant, Turn};
-use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
 use stillpoint_sys::panics::{catch, keep_first, resume, Panic};
@@ -63,7 +63,7 @@ impl Places {
     pub(crate) fn put(&self, garbage: Garbage, hint: usize) {
         match self.any(hint) {
             Some(mut turn) => turn.retire(&self.core, garbage),
-            None => self.core.leave_behind(Arc::clone(&self.tenant).detach(garbage)),
+            None => self.core.retire_orphan(Arc::clone(&self.tenant).detach(garbage)),
         }
     }
 
@@ -104,7 +104,7 @@ impl Places {
         if is_freeing() {
             return;
         }
-        let now = self.core.age();
+        let now = self.core.protocol.age();
         // A round of the table's own would begin anew with each table that is short-lived.
         let round = turn.as_ref().map_or(self.core.shared_counters().round(), Turn::round);
         if let Some(mut turn) = turn {
@@ -116,7 +116,7 @@ impl Places {
                 list.poll_at(FREED_PER_CALL, now, true);
             }
         }
-        self.core.pass_by(round, FREED_PER_CALL, || now);
+        self.core.visit_silent(round, FREED_PER_CALL, || now);
     }
 
     /// Frees all that is ready on the table's shelves.
@@ -411,7 +411,7 @@ mod tests {
     fn what_was_detached_is_not_detached_again() {
         let scene = Scene::new();
         let tenant: Arc<dyn Tenant> = Arc::<Freed>::clone(&scene.freed);
-        scene.domain.core().leave_behind(tenant.detach(scene.freed.garbage()));
+        scene.domain.core().retire_orphan(tenant.detach(scene.freed.garbage()));
         scene.places.take_in(1);
         assert_eq!(scene.places.pending(), 1);
         assert_eq!(scene.domain.barrier_timeout(Duration::from_secs(20)), Ok(()));

@@ -475,7 +475,7 @@ fn search_chains<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     hash: u64,
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
-    // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may hold up only one
+    // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may keep alive only one
     // array.
     let _pinned_next = ClearLater(slots.next);
     let pinned = array.view();

@@ -18,8 +18,8 @@ use super::places::FREED_PER_CALL;
 use super::search::Place;
 use super::stripe::Held;
 use super::{hint, Inner, Owned};
+use crate::frames::Foreign;
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
-use crate::rcu::engine::wait::freeing::Freeing;
 use stillpoint_sys::panics::{keep_first, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 
@@ -183,7 +183,7 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// Frees some of the removed entries that no reader holds up, and that no other writer has in hand. Returns whether
+    /// Frees some of the removed entries that no reader keeps alive, and that no other writer has in hand. Returns whether
     /// it has freed any.
     ///
     /// # Panics
@@ -205,7 +205,7 @@ struct Spot<'s> {
 /// Runs `Eq` or `Hash` of the user under a lock.
 #[inline(always)]
 pub(super) fn under_lock<T>(call: impl FnOnce() -> T) -> T {
-    let _freeing = Freeing::begin();
+    let _foreign = Foreign::begin();
     call()
 }
 

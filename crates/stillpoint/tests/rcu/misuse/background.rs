@@ -32,7 +32,7 @@ fn spawn(mut background: BackgroundReclaimer) -> mpsc::Receiver<BackgroundReclai
 }
 
 #[test]
-fn a_full_inbox_hands_the_object_back() {
+fn a_full_channel_hands_the_object_back() {
     let (domain, census) = (Domain::new(), Census::default());
     let mut background = domain.reclaimer_builder().max_pending(2).build_background();
     let handle = background.retire_handle();
@@ -56,7 +56,7 @@ fn a_full_inbox_hands_the_object_back() {
 }
 
 #[test]
-fn an_inbox_full_of_bytes_hands_the_object_back() {
+fn a_channel_full_of_bytes_hands_the_object_back() {
     let domain = Domain::new();
     let mut background = domain.reclaimer_builder().max_pending_bytes(1000).build_background();
     let handle = background.retire_handle();

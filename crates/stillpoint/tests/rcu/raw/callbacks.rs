@@ -494,13 +494,13 @@ fn a_frame_brings_a_reader_online_for_the_callbacks_of_a_turn() {
 fn a_server_leaves_when_it_is_told_to() {
     let domain = Domain::new();
     let (items, queue) = (Items::default(), CallbackQueue::new(&domain));
-    for is_held_up in [false, true] {
+    for is_blocked in [false, true] {
         let reader = domain.reader();
-        let guard = is_held_up.then(|| reader.pin());
+        let guard = is_blocked.then(|| reader.pin());
         let goes_on = AtomicBool::new(true);
         thread::scope(|scope| {
             let server = scope.spawn(|| queue.run_while(|| goes_on.load(Ordering::Acquire)));
-            if is_held_up {
+            if is_blocked {
                 items.push(&queue);
             } else {
                 queue.barrier().expect("nothing is in the way");
@@ -509,7 +509,7 @@ fn a_server_leaves_when_it_is_told_to() {
             queue.wake();
             server.join().expect("it does not panic");
         });
-        assert_eq!(queue.pending(), u64::from(is_held_up));
+        assert_eq!(queue.pending(), u64::from(is_blocked));
         drop(guard);
     }
     queue.barrier().expect("nothing is in the way");

@@ -1,4 +1,4 @@
-//! Boosting of preempted readers that hold up a token. It is separate from the protocol, which does not need it.
+//! Boosting of preempted readers that block a token. It is separate from the protocol, which does not need it.
 
 #[cfg(not(all(feature = "boost", target_os = "linux")))]
 mod no_state;

@@ -33,7 +33,7 @@ impl Core {
         None
     }
 
-    pub(crate) fn tend_boost(&self) {}
+    pub(crate) fn poll_boosts(&self) {}
 
     pub(crate) fn end_own_boost(&self, _: &Record) {}
 }

@@ -1,4 +1,4 @@
-//! Boosting of region readers that hold up a token because they wait for a CPU: which readers to boost, and when to end it.
+//! Boosting of region readers that block a token because they wait for a CPU: which readers to boost, and when to end it.
 //!
 //! A booster makes the scheduler run the reader: it raises the reader to a real-time policy, or moves it to the booster's CPU.
 //! The reader ends the boost at the end of its section, where it reads a word of its own cache line anyway. Everything else
@@ -33,7 +33,7 @@ const LOOKS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Boosting {
     pub(crate) way: Way,
-    /// How long a token is held up before readers are boosted.
+    /// How long a token is blocked before readers are boosted.
     after: Duration,
     /// Most threads of the process that are boosted at a time: one fewer than there are CPUs, but at least one. With more, long
     /// sections of raised threads could keep all other threads from running, and from ending the boost.
@@ -73,7 +73,7 @@ impl Default for Booster {
 }
 
 impl Booster {
-    /// Boosts the readers that hold up `token`, if it was started long enough ago: when the domain had the age
+    /// Boosts the readers that block `token`, if it was started long enough ago: when the domain had the age
     /// `started`. Returns whether any reader was boosted.
     #[inline]
     pub(crate) fn boost(&mut self, core: &Core, token: u64, started: Duration) -> bool {
@@ -98,7 +98,7 @@ impl Core {
 
     #[cold]
     fn boost_by(&self, boosting: &Boosting, booster: u64, token: u64, started: Duration) -> bool {
-        if self.age().saturating_sub(started) < boosting.after {
+        if self.protocol.age().saturating_sub(started) < boosting.after {
             return false;
         }
         let now = state::now();
@@ -192,14 +192,14 @@ impl Core {
 
     /// Called by every poll: ends each boost that has lasted too long, and yields to readers that were moved here.
     #[inline]
-    pub(crate) fn tend_boost(&self) {
+    pub(crate) fn poll_boosts(&self) {
         if let Some(boosting) = self.boost.as_ref().filter(|_| state::given() != 0) {
-            self.tend_boost_by(boosting);
+            self.poll_boosts_by(boosting);
         }
     }
 
     #[cold]
-    fn tend_boost_by(&self, boosting: &Boosting) {
+    fn poll_boosts_by(&self, boosting: &Boosting) {
         self.end_overdue_boost(state::now());
         if boosting.way == Way::Migrate {
             stillpoint_sys::os::yield_cpu();

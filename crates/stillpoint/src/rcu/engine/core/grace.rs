@@ -7,7 +7,7 @@
 
 use std::ptr;
 use std::sync::atomic::AtomicU64 as PlainU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::record::{blocks, is_open, vouched, ReaderKind, Record, AWAY};
 use super::{Protocol, FIRST_TOKEN};
@@ -43,7 +43,7 @@ pub(crate) struct Progress {
     fenced: AtomicU64,
     /// Every token up to this one is over.
     completed: AtomicU64,
-    /// The record that held up the last check: the next check looks at it first.
+    /// The record that blocked the last check: the next check looks at it first.
     laggard: AtomicPtr<Record>,
     /// Heavy fences issued.
     heavy_fences: AtomicU64,
@@ -99,43 +99,13 @@ impl Progress {
     }
 }
 
-/// When a caller looks again at a reader that is silent. Each look takes the line to which the reader writes, so the distances
-/// double.
-#[derive(Debug, Default)]
-pub(crate) struct Looks {
-    number: u32,
-    /// Age of the domain.
-    next: Option<Duration>,
-}
-
-impl Looks {
-    /// Time between the first two looks.
-    const FIRST_DISTANCE: Duration = Duration::from_nanos(200);
-
-    /// Notes that the reader is silent at this age of the domain, and that the fence is due at another. Returns when to look again.
-    pub(crate) fn put_off(&mut self, now: Duration, due: Duration) -> Duration {
-        let distance = Self::FIRST_DISTANCE.saturating_mul(1 << self.number.min(16));
-        self.number += 1;
-        *self.next.insert(due.min(now + distance))
-    }
-
-    /// When to look again, if that is later than now.
-    pub(crate) fn later(&self, now: Duration) -> Option<Duration> {
-        self.next.filter(|&next| next > now)
-    }
-
-    pub(crate) fn are_put_off(&self) -> bool {
-        self.next.is_some()
-    }
-}
-
 /// The answer to a check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Grace<'c> {
     /// Every region reader has passed.
     Over,
     /// This reader has not passed.
-    HeldUp(&'c Record),
+    Blocked(&'c Record),
 }
 
 /// The answer to a [look](Protocol::look).
@@ -171,6 +141,15 @@ impl Holders {
 }
 
 impl Protocol {
+    pub(crate) fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Time since the domain was made.
+    pub(crate) fn age(&self) -> Duration {
+        self.made.elapsed()
+    }
+
     /// Starts a grace period for everything that was unlinked by the caller, or by threads that handed objects to it.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
@@ -254,7 +233,7 @@ impl Protocol {
             return None;
         }
         match self.scan(token, |_| Some(Duration::MAX)) {
-            Ok(Outlook::Known(Grace::HeldUp(record))) => Some(record),
+            Ok(Outlook::Known(Grace::Blocked(record))) => Some(record),
             _ => None,
         }
     }
@@ -294,7 +273,7 @@ impl Protocol {
         if let Some(laggard) = unsafe { hint.as_ref() } {
             let word = laggard.observe();
             if blocks(word, token) {
-                return Ok(Outlook::Known(Grace::HeldUp(laggard)));
+                return Ok(Outlook::Known(Grace::Blocked(laggard)));
             }
             if !is_fenced && laggard.is_silent(word, token) {
                 if let Some(due) = put_off(vouched(word)) {
@@ -335,10 +314,10 @@ impl Protocol {
                 }
                 if blocks(word, token) {
                     self.note_laggard(record);
-                    if busted::is(Variant::FencedWhenHeldUp) {
+                    if busted::is(Variant::FencedWhenBlocked) {
                         raise(&self.progress.fenced, bound, orders::raise_fenced());
                     }
-                    return Err(Grace::HeldUp(record));
+                    return Err(Grace::Blocked(record));
                 }
                 over = over.min(word);
             } else if !is_fenced && word != AWAY {
@@ -472,8 +451,8 @@ impl Protocol {
         states.filter(move |&(_, state)| is_open(state) && state < newest)
     }
 
-    /// The record of the calling thread that holds up `token`, if there is one: the thread would wait for itself for ever.
-    pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
+    /// The record of the calling thread that blocks `token`, if there is one: the thread would wait for itself for ever.
+    pub(crate) fn blocked_by_caller(&self, token: u64) -> Option<&Record> {
         let tid = stillpoint_sys::os::thread_id();
         // Loads the state first: its acquire makes the holder that published it visible.
         self.records.iter().find(|record| blocks(record.observe(), token) && record.is_of_caller(tid))

@@ -10,7 +10,7 @@ pub(crate) mod record;
 pub(crate) mod registry;
 
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
@@ -57,18 +57,9 @@ impl Protocol {
         self.mode
     }
 
-    pub(crate) fn made(&self) -> Instant {
-        self.made
-    }
-
     /// The address of the current token, for readers in another language, which load it.
     pub(crate) fn token_address(&self) -> NonNull<u64> {
         NonNull::from(&*self.token).cast()
-    }
-
-    /// Time since the domain was made.
-    pub(crate) fn age(&self) -> Duration {
-        self.made.elapsed()
     }
 
     /// The records of all readers, in no particular order.

@@ -196,7 +196,7 @@ impl Protocol {
     #[inline(never)]
     fn vouch_from(&self, record: &Record, word: u64) {
         if is_open(word) && !busted::is(Variant::VouchInRegion) {
-            // The region holds up more than the reader could vouch for.
+            // The region keeps alive more than the reader could vouch for.
             return;
         }
         self.come_back(record);

@@ -67,7 +67,7 @@ const FENCES: u32 = 8;
 /// A hazard slot: null, or the address of an object that must not be freed.
 pub(crate) type Hazard = AtomicPtr<()>;
 
-/// How a reader holds up grace periods or objects.
+/// How a reader blocks grace periods, or keeps objects alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u32)]
@@ -76,7 +76,7 @@ pub enum ReaderKind {
     Guard = 0,
     /// A [`QsbrReader`](crate::rcu::QsbrReader) that has not reported a quiescent state.
     Qsbr = 1,
-    /// A [`Protected`](crate::rcu::Protected) or an [`OwnedProtected`](crate::rcu::OwnedProtected), which holds up one object. In a
+    /// A [`Protected`](crate::rcu::Protected) or an [`OwnedProtected`](crate::rcu::OwnedProtected), which keeps one object alive. In a
     /// [`Stall`](crate::rcu::wait::Stall) only if it is [silent](crate::rcu::wait::Stall::missed), and a slot that belongs to no thread.
     ProtectedLoad = 4,
 }

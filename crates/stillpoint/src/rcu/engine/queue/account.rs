@@ -6,7 +6,7 @@
 //! Room is *reserved* by a compare-and-swap that never exceeds the limit, even if many threads retire at the same
 //! time. What cannot be refused is *charged*, beyond the limit if need be, and counted.
 //!
-//! A retire list draws room for [`LOT`] objects at a time, and keeps what it has not used ([`Credit`]) for the next
+//! A retire list draws room for [`REFILL`] objects at a time, and keeps what it has not used ([`RoomCache`]) for the next
 //! ones. So most objects cost no read-modify-write on the cache line that all retirers share. If the limit is near, the list
 //! draws room for one object, and keeps none. A list in which nothing waits keeps none either, nor does a list that takes in
 //! objects for which room was taken up before. So a retirement is refused for room that another list keeps only if objects wait
@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize as PlainUsize};
 use crate::rcu::engine::Core;
 
 /// Objects for which a retire list draws room at a time.
-const LOT: usize = 64;
-/// The limit is near if there is no room for this many lots.
+const REFILL: usize = 64;
+/// The limit is near if there is no room for this many refills.
 const NEAR: usize = 16;
 
 /// How much may wait.
@@ -107,11 +107,11 @@ impl Account {
         fits
     }
 
-    /// Whether there is no room for many lots of objects of this size, or of the largest size that was ever refused.
+    /// Whether there is no room for many refills of objects of this size, or of the largest size that was ever refused.
     fn is_near(&self, bytes: usize) -> bool {
         // Relaxed: a hint.
         let bytes = bytes.max(self.refused.load(std::sync::atomic::Ordering::Relaxed));
-        self.objects.is_near(NEAR * LOT) || self.bytes.is_near(bytes.saturating_mul(NEAR * LOT))
+        self.objects.is_near(NEAR * REFILL) || self.bytes.is_near(bytes.saturating_mul(NEAR * REFILL))
     }
 
     /// Whether there is no room for an object of this size while these objects take up theirs.
@@ -239,12 +239,12 @@ impl Count {
 
 /// Room that a retire list has drawn and that no object takes up.
 #[derive(Debug, Default)]
-pub(crate) struct Credit {
+pub(crate) struct RoomCache {
     objects: usize,
     bytes: usize,
 }
 
-impl Credit {
+impl RoomCache {
     /// Uses room for one object, if there is enough.
     #[inline]
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
@@ -256,15 +256,15 @@ impl Credit {
         fits
     }
 
-    /// Takes up room for one object: from this credit, or from the account, in a lot if there is much room.
+    /// Takes up room for one object: from this cache, or from the account, in a refill if there is much room.
     pub(crate) fn reserve(&mut self, account: &Account, bytes: usize) -> bool {
         if self.take(bytes) {
             return true;
         }
         self.give_back(account);
-        let lot = bytes.saturating_mul(LOT);
-        if !account.is_near(bytes) && account.draw(LOT, lot) {
-            *self = Self { objects: LOT - 1, bytes: lot - bytes };
+        let refill = bytes.saturating_mul(REFILL);
+        if !account.is_near(bytes) && account.draw(REFILL, refill) {
+            *self = Self { objects: REFILL - 1, bytes: refill - bytes };
             return true;
         }
         account.reserve(bytes)
@@ -274,14 +274,14 @@ impl Credit {
     pub(crate) fn add(&mut self, account: &Account, bytes: usize) {
         self.objects += 1;
         self.bytes += bytes;
-        if self.objects >= 2 * LOT || account.is_near(bytes) {
+        if self.objects >= 2 * REFILL || account.is_near(bytes) {
             self.give_back(account);
         }
     }
 
     /// Called after a look at what is ready. Gives the room back if the owner is `idle`, or if the limit is near. Returns whether
     /// any room was given back.
-    pub(crate) fn settle(&mut self, account: &Account, idle: bool) -> bool {
+    pub(crate) fn trim(&mut self, account: &Account, idle: bool) -> bool {
         let is_too_much = self.objects > 0 && (idle || account.is_near(self.bytes.div_ceil(self.objects)));
         is_too_much && self.give_back(account)
     }
@@ -294,6 +294,33 @@ impl Credit {
             account.give_back_all(objects, bytes);
         }
         is_some
+    }
+}
+
+impl Core {
+    /// The limits on what may wait in the domain, if it has any.
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.account.as_ref().map(|account| &***account)
+    }
+
+    /// Takes up room for one object, unless that would exceed a limit of the domain.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        self.account().is_none_or(|account| account.reserve(bytes))
+    }
+
+    /// Takes up room for one object that cannot be refused.
+    #[inline]
+    pub(crate) fn charge(&self, bytes: usize) {
+        if let Some(account) = self.account() {
+            account.charge(bytes);
+        }
+    }
+
+    /// Gives back the room of an object that was freed.
+    pub(crate) fn give_room_back(&self, bytes: usize) {
+        if let Some(account) = self.account() {
+            account.give_back(bytes);
+        }
     }
 }
 
@@ -334,60 +361,60 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_near_if_many_lots_of_the_largest_refused_size_do_not_fit() {
-        for (objects, is_near) in [(NEAR * LOT, false), (NEAR * LOT - 1, true)] {
+    fn a_limit_is_near_if_many_refills_of_the_largest_refused_size_do_not_fit() {
+        for (objects, is_near) in [(NEAR * REFILL, false), (NEAR * REFILL - 1, true)] {
             assert_eq!(account(objects, usize::MAX).is_near(8), is_near, "{objects}");
         }
-        let account = account(usize::MAX, 100 * NEAR * LOT);
+        let account = account(usize::MAX, 100 * NEAR * REFILL);
         assert!(account.reserve(200) && !account.is_near(8), "it was not refused");
         assert!(!account.reserve(usize::MAX) && account.is_near(8));
     }
 
     #[test]
-    fn room_is_drawn_in_lots_and_one_by_one_near_the_limit() {
-        let account = account(NEAR * LOT + 10, usize::MAX);
-        let mut credit = Credit::default();
-        assert!(credit.reserve(&account, 8));
-        assert_eq!(account.objects().taken(), Some(LOT), "a lot");
-        (1..LOT).for_each(|_| assert!(credit.reserve(&account, 8)));
-        assert_eq!(account.objects().taken(), Some(LOT), "it is used up first");
-        let left = NEAR * LOT + 10 - LOT;
+    fn room_is_drawn_in_refills_and_one_by_one_near_the_limit() {
+        let account = account(NEAR * REFILL + 10, usize::MAX);
+        let mut cache = RoomCache::default();
+        assert!(cache.reserve(&account, 8));
+        assert_eq!(account.objects().taken(), Some(REFILL), "a refill");
+        (1..REFILL).for_each(|_| assert!(cache.reserve(&account, 8)));
+        assert_eq!(account.objects().taken(), Some(REFILL), "it is used up first");
+        let left = NEAR * REFILL + 10 - REFILL;
         (0..left).for_each(|used| {
-            assert!(credit.reserve(&account, 8));
-            assert_eq!(account.objects().taken(), Some(LOT + used + 1), "one by one");
+            assert!(cache.reserve(&account, 8));
+            assert_eq!(account.objects().taken(), Some(REFILL + used + 1), "one by one");
         });
-        assert!(!credit.reserve(&account, 8));
-        credit.add(&account, 8);
-        assert_eq!(account.objects().taken(), Some(NEAR * LOT + 9), "given back at once");
+        assert!(!cache.reserve(&account, 8));
+        cache.add(&account, 8);
+        assert_eq!(account.objects().taken(), Some(NEAR * REFILL + 9), "given back at once");
     }
 
     #[test]
     fn objects_of_any_size_take_up_and_give_back_what_they_have() {
         let account = account(1 << 20, 1 << 24);
-        let mut credit = Credit::default();
+        let mut cache = RoomCache::default();
         let taken = |account: &Account| (account.objects().taken(), account.bytes().taken());
-        assert!(credit.reserve(&account, 8) && credit.reserve(&account, 100));
-        assert_eq!(taken(&account), (Some(LOT), Some(8 * LOT)), "the larger one fits into the lot");
-        assert!(credit.reserve(&account, 1000), "the lot has not enough, and goes back");
-        assert_eq!(taken(&account), (Some(LOT + 2), Some(1000 * LOT + 108)));
-        [8, 100, 1000].into_iter().for_each(|bytes| credit.add(&account, bytes));
-        assert_eq!(taken(&account), (Some(LOT + 2), Some(1000 * LOT + 108)), "it is kept");
-        credit.give_back(&account);
+        assert!(cache.reserve(&account, 8) && cache.reserve(&account, 100));
+        assert_eq!(taken(&account), (Some(REFILL), Some(8 * REFILL)), "the larger one fits into the refill");
+        assert!(cache.reserve(&account, 1000), "the refill has not enough, and goes back");
+        assert_eq!(taken(&account), (Some(REFILL + 2), Some(1000 * REFILL + 108)));
+        [8, 100, 1000].into_iter().for_each(|bytes| cache.add(&account, bytes));
+        assert_eq!(taken(&account), (Some(REFILL + 2), Some(1000 * REFILL + 108)), "it is kept");
+        cache.give_back(&account);
         assert_eq!(taken(&account), (Some(0), Some(0)));
-        assert!((0..2 * LOT).all(|_| account.reserve(8)));
-        (0..2 * LOT).for_each(|_| credit.add(&account, 8));
-        assert_eq!(taken(&account), (Some(0), Some(0)), "two lots are not kept");
+        assert!((0..2 * REFILL).all(|_| account.reserve(8)));
+        (0..2 * REFILL).for_each(|_| cache.add(&account, 8));
+        assert_eq!(taken(&account), (Some(0), Some(0)), "two refills are not kept");
     }
 
     #[test]
-    fn what_smaller_objects_leave_of_a_lot_goes_back() {
+    fn what_smaller_objects_leave_of_a_refill_goes_back() {
         let account = account(1 << 20, 1 << 24);
-        let mut credit = Credit::default();
-        assert!(credit.reserve(&account, 100) && (1..LOT).all(|_| credit.reserve(&account, 8)));
-        assert_eq!(account.bytes().taken(), Some(100 * LOT));
-        assert!(credit.give_back(&account) && !credit.give_back(&account));
+        let mut cache = RoomCache::default();
+        assert!(cache.reserve(&account, 100) && (1..REFILL).all(|_| cache.reserve(&account, 8)));
+        assert_eq!(account.bytes().taken(), Some(100 * REFILL));
+        assert!(cache.give_back(&account) && !cache.give_back(&account));
         let taken = (account.objects().taken(), account.bytes().taken());
-        assert_eq!(taken, (Some(LOT), Some(100 + 8 * (LOT - 1))));
+        assert_eq!(taken, (Some(REFILL), Some(100 + 8 * (REFILL - 1))));
     }
 
     #[test]

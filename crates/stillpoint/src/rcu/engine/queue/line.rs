@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::fence::FenceError;
 use crate::rcu::engine::boost::Booster;
-use crate::rcu::engine::core::grace::{Grace, Looks, Outlook, Terms};
+use crate::rcu::engine::core::grace::{Grace, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
-use crate::rcu::engine::wait::park::Next;
+use crate::rcu::engine::wait::park::{Looks, Next};
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
 
@@ -76,12 +76,12 @@ impl Line {
         terms: Option<Terms>,
     ) -> Obstacle<'c> {
         let mut answer = core.protocol.look(token, terms);
-        let is_blocked = matches!(answer, Ok(Outlook::Known(Grace::HeldUp(_))));
+        let is_blocked = matches!(answer, Ok(Outlook::Known(Grace::Blocked(_))));
         if is_blocked && self.booster.boost(core, token, started) {
             answer = core.protocol.look(token, terms);
         }
         if let Ok(Outlook::Silent(due)) = answer {
-            return Obstacle::Pace(self.looks.put_off(core.age(), due));
+            return Obstacle::Pace(self.looks.put_off(core.protocol.age(), due));
         }
         self.looks = Looks::default();
         self.refused = answer.err().map(|error| (error, core.protocol.next_attempt()));
@@ -101,7 +101,7 @@ impl Line {
     fn judge<'c>(&self, answer: Result<Outlook<'c>, FenceError>, started: Duration) -> Obstacle<'c> {
         match answer {
             Ok(Outlook::Known(Grace::Over)) => Obstacle::Nothing,
-            Ok(Outlook::Known(Grace::HeldUp(record))) => Obstacle::Reader(record, started),
+            Ok(Outlook::Known(Grace::Blocked(record))) => Obstacle::Reader(record, started),
             Ok(Outlook::Silent(due)) => self.put_off(due),
             Err(error) => Obstacle::Refused(error),
         }

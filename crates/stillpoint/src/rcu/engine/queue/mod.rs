@@ -2,9 +2,8 @@
 
 pub(crate) mod account;
 pub(crate) mod callbacks;
-pub(crate) mod inbox;
+pub(crate) mod channel;
+pub(crate) mod handover;
 pub(crate) mod line;
-pub(crate) mod orphans;
 pub(crate) mod retire_list;
 pub(crate) mod shelf;
-pub(crate) mod stack;

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::busted::{self, Variant};
+use crate::frames::Foreign;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{bit_of, Terms};
 use crate::rcu::engine::core::registry::Claim;
-use crate::rcu::engine::queue::account::{Account, Credit, Limits};
+use crate::rcu::engine::queue::account::{Account, Limits, RoomCache};
 use crate::rcu::engine::queue::line::{Line, Obstacle};
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
-use crate::rcu::engine::wait::freeing::Freeing;
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
@@ -72,7 +72,7 @@ pub(crate) struct RetireList {
     /// While fewer objects than this wait, a retirement need not ask the domain for room: 0 if the domain has limits of its own.
     at_once: usize,
     /// In a domain with limits: the room that the list keeps.
-    credit: Credit,
+    cache: RoomCache,
     /// Whether objects that are taken in here reserve their room.
     reserves: bool,
     queue: VecDeque<Garbage>,
@@ -123,7 +123,7 @@ impl RetireList {
             counters,
             account: None,
             at_once: if core.account().is_some() { 0 } else { limits.objects },
-            credit: Credit::default(),
+            cache: RoomCache::default(),
             reserves: false,
             core,
             pace,
@@ -179,10 +179,10 @@ impl RetireList {
         let mut own = self.core.protocol.hazards_of_caller();
         own.sort_unstable();
         let is_behind = |state: u64| self.batches.front().is_none_or(|batch| state < batch.token);
-        let is_held_up = region.is_some_and(is_behind);
+        let is_blocked = region.is_some_and(is_behind);
         let is_own = |garbage: &&Garbage| own.binary_search(&garbage.address()).is_ok();
         let held = self.held.iter().map(|held| &held.garbage).filter(is_own);
-        let queue = self.queue.iter().filter(|garbage| is_held_up || is_own(garbage));
+        let queue = self.queue.iter().filter(|garbage| is_blocked || is_own(garbage));
         let (objects, taken) = held.chain(queue).fold((0, 0_usize), |(objects, taken), garbage| {
             (objects + 1, taken.saturating_add(garbage.bytes()))
         });
@@ -212,7 +212,7 @@ impl RetireList {
     #[inline]
     pub(crate) fn reserve_at_once(&mut self, bytes: usize) -> bool {
         let is_free = self.len() < self.at_once && self.fits(bytes);
-        is_free || (self.has_room(bytes) && self.credit.take(bytes))
+        is_free || (self.has_room(bytes) && self.cache.take(bytes))
     }
 
     fn fits(&self, bytes: usize) -> bool {
@@ -229,7 +229,7 @@ impl RetireList {
         self.reserves = true;
         if !self.has_room(bytes) {
             Err(Full::Queue)
-        } else if self.core.account().is_none_or(|account| self.credit.reserve(account, bytes)) {
+        } else if self.core.account().is_none_or(|account| self.cache.reserve(account, bytes)) {
             Ok(())
         } else {
             Err(Full::Domain)
@@ -272,7 +272,7 @@ impl RetireList {
     }
 
     fn reclaim_shelved(&mut self) -> usize {
-        self.core.pass_by_for_room(self.counters().round())
+        self.core.visit_for_room(self.counters().round())
     }
 
     /// Frees what is ready, whatever the pace, and starts a grace period for the rest unless one is under way. Looks at two shares of
@@ -306,7 +306,7 @@ impl RetireList {
 
     /// Takes in an object that was just retired and cannot be refused.
     pub(crate) fn retire(&mut self, garbage: Garbage) {
-        if self.shares_room() && !self.credit.take(garbage.bytes()) {
+        if self.shares_room() && !self.cache.take(garbage.bytes()) {
             self.core.charge(garbage.bytes());
         }
         self.retire_reserved(garbage);
@@ -467,7 +467,7 @@ impl RetireList {
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
         let is_timed = self.open > 0 || self.line.is_put_off();
-        let now = if is_timed { self.core.age() } else { Duration::ZERO };
+        let now = if is_timed { self.core.protocol.age() } else { Duration::ZERO };
         self.poll_at(limit, now, true)
     }
 
@@ -513,7 +513,7 @@ impl RetireList {
         if busted::is(Variant::HazardsFirst) {
             self.line.gather(&self.core);
         }
-        self.core.tend_boost();
+        self.core.poll_boosts();
         let ready = if is_early { 0 } else { self.ready(limit) };
         self.hurries &= is_early;
         if ready + self.open == self.queue.len() {
@@ -555,7 +555,7 @@ impl RetireList {
     /// once.
     fn terms(&self, begun: Duration) -> Option<Terms> {
         let next_attempt = self.line.next_attempt();
-        let is_refused_lately = next_attempt.is_some_and(|again| again > self.core.age());
+        let is_refused_lately = next_attempt.is_some_and(|again| again > self.core.protocol.age());
         let is_patient = (!self.hurries && !self.pace.interval.is_zero()) || is_refused_lately;
         // All that waits counts: the batch at the front may be a small one, which one fence frees together with those behind it.
         let is_full = self.queue.len() >= self.pace.batch;
@@ -587,7 +587,7 @@ impl RetireList {
     /// the newest object waits for.
     pub(crate) fn close(&mut self) -> Option<u64> {
         if self.open > 0 {
-            self.start(self.core.age());
+            self.start(self.core.protocol.age());
         }
         self.hurries = true;
         self.batches.back().map(|batch| batch.token)
@@ -635,7 +635,7 @@ impl RetireList {
     fn sweep(&mut self, ready: usize, limit: usize, most: usize) -> usize {
         let (mut freed, bytes) = (Freed { most, ..Freed::default() }, self.bytes);
         if ready > 0 || !self.held.is_empty() {
-            let _freeing = Freeing::begin();
+            let _foreign = Foreign::begin();
             if busted::is(Variant::IgnoreHazards) {
                 self.line.ignore_hazards();
             } else if !busted::is(Variant::HazardsFirst) {
@@ -660,14 +660,13 @@ impl RetireList {
 
     /// Looks at `number` of the held objects. The next call goes on with the next ones.
     fn sweep_held<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
-        let is_asked = self.core.is_asked();
         for _ in 0..number {
             if freed.objects >= freed.most {
                 break;
             }
             let held = &self.held[self.next_held];
             if self.is_pinned(&held.garbage) {
-                if is_asked {
+                if self.core.is_asked() {
                     self.answer(&held.garbage, held.started);
                 }
                 self.round_since = oldest(self.round_since, Some(held.started));
@@ -686,14 +685,13 @@ impl RetireList {
     }
 
     fn sweep_queue<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
-        let is_asked = self.core.is_asked();
         for _ in 0..number {
             if freed.objects >= freed.most {
                 break;
             }
             let (garbage, started) = self.pop_ready();
             if self.is_pinned(&garbage) {
-                if is_asked {
+                if self.core.is_asked() {
                     self.answer(&garbage, started);
                 }
                 self.held_since = oldest(self.held_since, Some(started));
@@ -752,14 +750,17 @@ impl RetireList {
         if let Err(panic) = unsafe { garbage.free() } {
             panics::keep_first(&mut freed.panic, panic);
         }
-        if let Some(account) = self.core.account().filter(|_| ROOM && !busted::is(Variant::RoomBeforeFree)) {
-            self.credit.add(account, bytes);
+        if ROOM && !busted::is(Variant::RoomBeforeFree) {
+            if let Some(account) = self.core.account() {
+                self.cache.add(account, bytes);
+            }
         }
     }
 
     fn count_freed(&mut self, freed: usize, bytes: usize) {
         let idle = !self.reserves || self.len() == 0;
-        let is_given = self.core.account().is_some_and(|account| self.credit.settle(account, idle));
+        let is_given =
+            self.shares_room() && self.core.account().is_some_and(|account| self.cache.trim(account, idle));
         let counters = self.counters();
         counters.set_pinned(self.held.len(), self.held_bits, self.held_since);
         if freed > 0 {
@@ -767,7 +768,7 @@ impl RetireList {
             counters.set_pending(self.len(), self.bytes);
         }
         // Comes after the count of what was freed, which a run that finds the account empty has told, and before the count of what is
-        // under way, which `Inbox::is_full_of_own` reads before it looks for room.
+        // under way, which `Channel::is_full_of_own` reads before it looks for room.
         let account = self.account.as_ref().filter(|_| freed > 0);
         account.iter().for_each(|account| account.give_back_all(freed, bytes));
         self.count_under_way();
@@ -792,7 +793,7 @@ impl RetireList {
         is_unreachable: impl Fn(&Garbage) -> bool,
     ) -> Option<Panic> {
         let mut freed = Freed::default();
-        let _freeing = Freeing::begin();
+        let _foreign = Foreign::begin();
         for garbage in self.take_all() {
             if is_unreachable(&garbage) {
                 // SAFETY: no reader can hold the object, by the caller's promise.
@@ -808,7 +809,7 @@ impl RetireList {
     /// What is in the way of the next object.
     pub(crate) fn obstacle(&self) -> Obstacle<'_> {
         if let Some(oldest) = self.under_way() {
-            return match self.look_later(self.core.age()) {
+            return match self.look_later(self.core.protocol.age()) {
                 Some(next) => self.line.put_off(next),
                 None => self.line.obstacle(&self.core, oldest, self.terms(oldest.1)),
             };
@@ -843,7 +844,7 @@ impl Drop for RetireList {
     fn drop(&mut self) {
         self.end_boost();
         self.pass_on();
-        if self.core.account().is_some_and(|account| self.credit.give_back(account)) {
+        if self.core.account().is_some_and(|account| self.cache.give_back(account)) {
             self.core.event().notify();
         }
         self.core.counters.release(&self.counters);

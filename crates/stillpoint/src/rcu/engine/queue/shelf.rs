@@ -20,10 +20,10 @@ use std::time::Duration;
 use super::account::Limits;
 use super::retire_list::{Pace, RetireList, SHARE};
 use crate::busted::{self, Variant};
+use crate::frames::is_freeing;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
 use crate::rcu::engine::wait::counters::Round;
-use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{fence, AtomicPtr, Ordering};
@@ -310,7 +310,7 @@ impl OwnShelf {
         let shelf = self.shelf(core);
         let Some(mut turn) = shelf.begin() else {
             // Another thread has the lock, or this is a destructor that runs in a poll of the list.
-            return core.leave_behind(garbage);
+            return core.retire_orphan(garbage);
         };
         turn.retire(core, garbage);
         let len = turn.len();
@@ -319,7 +319,7 @@ impl OwnShelf {
             return;
         }
         // Read once: it costs as much as the rest of a poll that finds nothing.
-        let now = core.age();
+        let now = core.protocol.age();
         if !is_freeing() || len == 1 {
             turn.polled(now);
         }
@@ -334,7 +334,7 @@ impl OwnShelf {
                 list.poll_for_write(LOOKED_AT, now)
             });
             drop(turn);
-            core.pass_by(&shelf.round, SHARE, || now);
+            core.visit_silent(&shelf.round, SHARE, || now);
         }
     }
 
@@ -386,7 +386,7 @@ impl Core {
     ///
     /// # Panics
     /// With the panic of a destructor.
-    pub(crate) fn pass_by(&self, round: &Round, limit: usize, now: impl FnOnce() -> Duration) {
+    pub(crate) fn visit_silent(&self, round: &Round, limit: usize, now: impl FnOnce() -> Duration) {
         let (found, next) = self.shelves.look_from(round.get());
         round.set(next);
         let Some((shelf, claim)) = found else { return };
@@ -401,7 +401,7 @@ impl Core {
     ///
     /// # Panics
     /// With the panic of a destructor.
-    pub(crate) fn pass_by_for_room(&self, round: &Round) -> usize {
+    pub(crate) fn visit_for_room(&self, round: &Round) -> usize {
         // Destructors do not nest.
         let most = if is_freeing() { 0 } else { SHARE };
         for (shelf, claim) in self.shelves.circle_from(round.get()).take(most) {
@@ -440,10 +440,10 @@ impl Core {
     }
 
     /// Polls the lists of all silent threads. Returns whether anything was freed; the first panic is kept in `first`.
-    pub(crate) fn pass_by_all(&self, first: &mut Option<Panic>) -> bool {
+    pub(crate) fn visit_all(&self, first: &mut Option<Panic>) -> bool {
         let mut freed = 0;
         for (shelf, claim) in self.shelves.claims() {
-            if shelf.is_silent(|| self.age()) && !shelf.is_lost() {
+            if shelf.is_silent(|| self.protocol.age()) && !shelf.is_lost() {
                 match panics::catch(|| self.visit(shelf, &claim, |list| list.poll_own(usize::MAX))) {
                     Ok(objects) => freed += objects,
                     Err(panic) => panics::keep_first(first, panic),
@@ -565,7 +565,7 @@ impl Place {
             return None;
         };
         shelf.tenant.store(name_of(tenant), Ordering::Relaxed);
-        turn.polled(core.age());
+        turn.polled(core.protocol.age());
         turn.content.lease = Some(Lease { tenant: Arc::clone(tenant), claim });
         Some(turn)
     }

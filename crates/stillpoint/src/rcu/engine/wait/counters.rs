@@ -43,7 +43,7 @@ pub(crate) struct Counters {
     /// Number of callbacks that any thread pushed to a queue.
     pushed: AtomicU64,
     /// Number of pushed callbacks that are no longer in the queue. Written by the thread that has its turn.
-    settled: AtomicU64,
+    removed: AtomicU64,
     /// The round of the polls through the lists of threads.
     round: Round,
 }
@@ -254,23 +254,23 @@ impl Counters {
     /// Counts one called callback.
     pub(crate) fn count_called(&self) {
         self.count_freed(1);
-        self.settle(1);
+        self.count_removed(1);
     }
 
     /// Counts callbacks that have gone elsewhere.
-    pub(crate) fn settle(&self, callbacks: u64) {
-        self.settled.store(self.settled.load(RELAXED) + callbacks, RELAXED);
+    pub(crate) fn count_removed(&self, callbacks: u64) {
+        self.removed.store(self.removed.load(RELAXED) + callbacks, RELAXED);
     }
 
     /// Number of callbacks that were called or have gone elsewhere.
-    pub(crate) fn settled(&self) -> u64 {
-        self.settled.load(RELAXED)
+    pub(crate) fn removed(&self) -> u64 {
+        self.removed.load(RELAXED)
     }
 
-    /// Number of callbacks that were pushed and not settled.
+    /// Number of callbacks that were pushed and not removed.
     pub(crate) fn in_queue(&self) -> u64 {
-        let settled = self.settled.load(RELAXED);
-        self.pushed.load(RELAXED).saturating_sub(settled)
+        let removed = self.removed.load(RELAXED);
+        self.pushed.load(RELAXED).saturating_sub(removed)
     }
 }
 
@@ -296,7 +296,7 @@ impl Counters {
 
     /// Whether nothing in the list can be freed before a region in this state ends, if that region's thread holds `own` of the
     /// pinned objects. Exact if the caller is that thread; false while the owner starts a token.
-    pub(crate) fn is_held_up(&self, state: u64, own: u64) -> bool {
+    pub(crate) fn is_blocked(&self, state: u64, own: u64) -> bool {
         // Acquire: pairs with the release in `set_under_way`, which follows the count of pinned objects. Without a token under way,
         // no object has one: each gets a token that is later than the region.
         let token = self.token.load(Ordering::Acquire);
@@ -338,13 +338,13 @@ impl Counters {
         let is_pinned = self.pinned_bits.load(RELAXED) & holders.bits != 0;
         let pinned = if is_pinned { found } else { 0 };
         let dated = self.dated.load(RELAXED);
-        let is_held_up = holders.block(self.newest.load(RELAXED));
+        let is_blocked = holders.block(self.newest.load(RELAXED));
         // Objects that have no token yet: any region may hold them.
         let is_free = holders.oldest.is_none();
         let open = (pending + self.in_queue()).saturating_sub(found + dated);
-        let ready = (found - pinned) + if is_held_up { 0 } else { dated } + if is_free { open } else { 0 };
+        let ready = (found - pinned) + if is_blocked { 0 } else { dated } + if is_free { open } else { 0 };
         let date = |age: u64, is_held: bool| (is_held && age != 0).then(|| Duration::from_nanos(age));
-        let since = date(self.since.load(RELAXED), is_held_up);
+        let since = date(self.since.load(RELAXED), is_blocked);
         // Relaxed, here as elsewhere for statistics.
         let held_since = date(self.held_since.load(RELAXED), is_pinned);
         (ready, pinned, since.into_iter().chain(held_since).min())

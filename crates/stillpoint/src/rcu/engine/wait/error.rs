@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use super::freeing::is_foreign;
 use super::report::Stall;
 use crate::fence::FenceError;
+use crate::frames::is_foreign;
 use crate::rcu::engine::core::record::ReaderKind;
 use crate::rcu::engine::Core;
 
@@ -92,7 +92,7 @@ impl fmt::Display for SynchronizeError {
                 "a destructor, a callback or a stall hook must not wait in domain `{domain}`, since it could wait for its own end; \
                  call this from elsewhere"
             ),
-            Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
+            Self::Stalled(stall) => write!(f, "the grace period is blocked: {stall}"),
             Self::Pinned { domain, objects, owned } => {
                 let (noun, verb) = if *objects == 1 { ("object", "is") } else { ("objects", "are") };
                 write!(

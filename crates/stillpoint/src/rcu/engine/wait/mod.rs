@@ -2,7 +2,6 @@
 
 pub(crate) mod counters;
 pub(crate) mod error;
-pub(crate) mod freeing;
 pub(crate) mod own_holds;
 pub(crate) mod park;
 pub(crate) mod report;

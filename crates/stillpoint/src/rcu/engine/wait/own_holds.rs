@@ -140,7 +140,7 @@ impl<'c> OwnHolds<'c> {
     pub(crate) fn is_in_the_way_of(&self, counters: &Counters, pinned: &[Pinned]) -> bool {
         let list = counters.address();
         let own = pinned.iter().filter(|pinned| pinned.list == list).count();
-        self.region.is_some_and(|state| counters.is_held_up(state, own as u64))
+        self.region.is_some_and(|state| counters.is_blocked(state, own as u64))
     }
 }
 

@@ -14,7 +14,7 @@ use crossbeam_utils::Backoff;
 
 use crate::fence::FenceError;
 use crate::rcu::engine::boost::Booster;
-use crate::rcu::engine::core::grace::{Grace, Looks, Outlook, Terms};
+use crate::rcu::engine::core::grace::{Grace, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
@@ -115,6 +115,36 @@ pub(crate) enum Next<'r> {
     News,
 }
 
+/// When a caller looks again at a reader that is silent. Each look takes the line to which the reader writes, so the distances
+/// double.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    number: u32,
+    /// Age of the domain.
+    next: Option<Duration>,
+}
+
+impl Looks {
+    /// Time between the first two looks.
+    const FIRST_DISTANCE: Duration = Duration::from_nanos(200);
+
+    /// Notes that the reader is silent at this age of the domain, and that the fence is due at another. Returns when to look again.
+    pub(crate) fn put_off(&mut self, now: Duration, due: Duration) -> Duration {
+        let distance = Self::FIRST_DISTANCE.saturating_mul(1 << self.number.min(16));
+        self.number += 1;
+        *self.next.insert(due.min(now + distance))
+    }
+
+    /// When to look again, if that is later than now.
+    pub(crate) fn later(&self, now: Duration) -> Option<Duration> {
+        self.next.filter(|&next| next > now)
+    }
+
+    pub(crate) fn are_put_off(&self) -> bool {
+        self.next.is_some()
+    }
+}
+
 /// How long a thread spins and sleeps in one wait.
 #[derive(Debug)]
 pub(crate) struct Patience {
@@ -167,9 +197,9 @@ impl Patience {
 /// Why a wait ended before the grace period.
 #[derive(Debug)]
 pub(crate) enum Interrupted<'c> {
-    /// The calling thread itself holds up the token.
+    /// The calling thread itself blocks the token.
     ByCaller(&'c Record),
-    /// The deadline has passed, and this reader holds up the token.
+    /// The deadline has passed, and this reader blocks the token.
     Late(&'c Record),
     /// The kernel refuses the fence.
     Fence(FenceError),
@@ -188,15 +218,19 @@ impl Drop for Boost<'_> {
 }
 
 impl Core {
+    pub(crate) fn event(&self) -> &Event {
+        &self.event
+    }
+
     /// Waits until `token` is over.
     ///
     /// # Panics
     /// With a panic of the stall hook.
     pub(crate) fn wait(&self, token: u64, deadline: Option<Instant>) -> Result<(), Interrupted<'_>> {
-        if let Some(record) = self.protocol.held_up_by_caller(token) {
+        if let Some(record) = self.protocol.blocked_by_caller(token) {
             return Err(Interrupted::ByCaller(record));
         }
-        let begun = self.age();
+        let begun = self.protocol.age();
         let mut patience = Patience::new();
         let mut boost = Boost { core: self, booster: Booster::default() };
         let mut dated = None;
@@ -207,11 +241,11 @@ impl Core {
             let look = self.protocol.look(token, (!cfg!(stillpoint_loom)).then_some(terms));
             let laggard = match look.map_err(Interrupted::Fence)? {
                 Outlook::Known(Grace::Over) => return Ok(()),
-                Outlook::Known(Grace::HeldUp(laggard)) => laggard,
+                Outlook::Known(Grace::Blocked(laggard)) => laggard,
                 Outlook::Silent(due) => {
                     // Nobody is asked: a reader that is silent holds nothing up. The fence is due soon.
-                    looks.put_off(self.age(), due);
-                    while looks.later(self.age()).is_some() {
+                    looks.put_off(self.protocol.age(), due);
+                    while looks.later(self.protocol.age()).is_some() {
                         // The silent reader may need this processor.
                         stillpoint_sys::os::yield_cpu();
                     }

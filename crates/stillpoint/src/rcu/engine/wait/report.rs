@@ -64,12 +64,12 @@ impl fmt::Display for Activity {
     }
 }
 
-/// A region reader that holds up a grace period, as found at one moment: see [`Domain::stall`](crate::rcu::Domain::stall). To the hook,
+/// A region reader that blocks a grace period, as found at one moment: see [`Domain::stall`](crate::rcu::Domain::stall). To the hook,
 /// also a fence that the kernel refuses: see [`fence_error`](Stall::fence_error). From [`Domain::silent`](crate::rcu::Domain::silent), a
 /// reader that is in the way of nothing, and needs heavy fences: see [`missed`](Stall::missed).
 ///
 /// It is also part of the error of a timed wait, and the argument of the [stall hook](crate::rcu::DomainBuilder::stall_hook).
-/// Protected loads are not stalls, however long they last: they hold up only the objects that they protect.
+/// Protected loads are not stalls, however long they last: they keep alive only the objects that they protect.
 /// [`Stats::pinned`](crate::rcu::Stats::pinned) counts those.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! Watching for stalls: which sections are reported to the hook, and since when a grace period is held up.
+//! Watching for stalls: which sections are reported to the hook, and since when a grace period is blocked.
 //!
 //! A *stall* is one section of one region reader that is in the way of a grace period, which a reclaimer, a wait or a future has
 //! had under way for the threshold. The record and the token in the record's state identify the section: after a
@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::counters::Counters;
-use super::freeing::Freeing;
 use super::report::{Behind, Stall};
 use crate::fence::FenceError;
+use crate::frames::Foreign;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
@@ -43,7 +43,7 @@ impl fmt::Debug for Watch {
 impl Core {
     /// Whether a grace period that is under way since `since` (an age of the domain) is old enough for the hook.
     pub(crate) fn may_be_stalled(&self, since: Duration) -> bool {
-        self.watch.as_ref().is_some_and(|watch| self.age().saturating_sub(since) >= watch.threshold)
+        self.watch.as_ref().is_some_and(|watch| self.protocol.age().saturating_sub(since) >= watch.threshold)
     }
 
     /// Calls the stall hook if `laggard` is still in the way of `token`, if the caller has had that under way since `since`
@@ -61,8 +61,8 @@ impl Core {
     ) {
         let Some(watch) = self.watch.as_ref().filter(|_| self.may_be_stalled(since)) else { return };
         if laggard.begin_report(token) {
-            let waited = self.age().saturating_sub(since);
-            let _freeing = Freeing::begin();
+            let waited = self.protocol.age().saturating_sub(since);
+            let _foreign = Foreign::begin();
             (watch.hook)(&Stall::new(self, laggard, waited, behind()));
         }
     }
@@ -75,7 +75,7 @@ impl Core {
     pub(crate) fn report_refusal(&self, error: FenceError, behind: impl FnOnce() -> Behind) {
         let Some(watch) = &self.watch else { return };
         if let Some(waited) = self.protocol.begin_refusal_report(watch.threshold) {
-            let _freeing = Freeing::begin();
+            let _foreign = Foreign::begin();
             (watch.hook)(&Stall::of_refusal(self, error, waited, behind()));
         }
     }
@@ -84,7 +84,7 @@ impl Core {
     pub(crate) fn stall_is_due(&self, since: Option<Duration>) -> Option<Instant> {
         let due = since?.saturating_add(self.watch.as_ref()?.threshold);
         // A stall that is overdue has been reported.
-        (due > self.age()).then(|| self.protocol.made().checked_add(due))?
+        (due > self.protocol.age()).then(|| self.protocol.made().checked_add(due))?
     }
 
     /// How long a section with this state has been waited for; `None` if it is in the way of no grace period that is under
@@ -92,7 +92,7 @@ impl Core {
     pub(crate) fn waited_for(&self, state: u64) -> Option<Duration> {
         let counters = self.counters.iter().filter_map(|counters| counters.in_the_way_since(state));
         let oldest = counters.chain(self.tasks.in_the_way_since(state)).min()?;
-        Some(self.age().saturating_sub(oldest))
+        Some(self.protocol.age().saturating_sub(oldest))
     }
 
     /// The current stall, however short.

@@ -85,7 +85,7 @@ impl Core {
         loop {
             // Comes after the waker was left, under the lock: either a thread that wakes finds the waker, or this look sees its
             // state.
-            let Grace::HeldUp(laggard) = self.protocol.check(token)? else { return Ok(None) };
+            let Grace::Blocked(laggard) = self.protocol.check(token)? else { return Ok(None) };
             let state = laggard.observe();
             if !blocks(state, token) {
                 continue;

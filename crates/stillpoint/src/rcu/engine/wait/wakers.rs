@@ -136,11 +136,11 @@ impl Wakers {
     }
 
     fn lock(&self) {
-        let mut turns = 0;
+        let mut tries = 0;
         while !self.try_lock() {
             spin();
-            turns += 1;
-            if turns % SPINS == 0 && !cfg!(stillpoint_loom) {
+            tries += 1;
+            if tries % SPINS == 0 && !cfg!(stillpoint_loom) {
                 std::thread::yield_now();
             }
         }
@@ -152,14 +152,14 @@ impl Wakers {
         if let Some(outer) = Waking::of_caller(self) {
             return self.serve_within(outer, work);
         }
-        let (answer, mut woken) = self.turns(work);
+        let (answer, mut woken) = self.pass(work);
         while woken.wake(self) && self.try_lock() {
-            ((), woken) = self.turns(|_| ());
+            ((), woken) = self.pass(|_| ());
         }
         answer
     }
 
-    /// A turn within a wake by this thread, which goes on with the futures that are due.
+    /// A pass within a wake by this thread, which goes on with the futures that are due.
     fn serve_within<R>(&self, outer: &Waking, work: impl FnOnce(&mut Lists) -> R) -> R {
         let has_left = self.word.fetch_and(!LEFT, orders::lists()) & LEFT != 0;
         let (answer, is_empty) = self.lists.with_mut(|lists| {
@@ -172,7 +172,7 @@ impl Wakers {
             (answer, lists.due.is_empty() && lists.waiting.is_empty())
         });
         self.word.fetch_and(!LOCKED, orders::lists_left());
-        // Also if only `LEFT` was set meanwhile, which the next turn finds.
+        // Also if only `LEFT` was set meanwhile, which the next pass finds.
         if !is_empty && !busted::is(Variant::ShareOwedLost) {
             // Relaxed: only this thread looks.
             outer.owes.store(true, Ordering::Relaxed);
@@ -182,10 +182,10 @@ impl Wakers {
 
     /// Does `work` and unlocks. Returns a share of those that are due, to be woken.
     ///
-    /// After the last turn of the loop, one of these holds: no future is due and no reader has set `LEFT`; a share was woken,
-    /// whose futures come here in their turn; or another thread has the lock. Each turn after the first finds `LEFT` set, and
-    /// at least one waiting future, which it wakes. So there are at most [`SHARE`] + 1 turns.
-    fn turns<R>(&self, work: impl FnOnce(&mut Lists) -> R) -> (R, Share) {
+    /// After the last pass of the loop, one of these holds: no future is due and no reader has set `LEFT`; a share was woken,
+    /// whose futures come here in their turn; or another thread has the lock. Each pass after the first finds `LEFT` set, and
+    /// at least one waiting future, which it wakes. So there are at most [`SHARE`] + 1 passes.
+    fn pass<R>(&self, work: impl FnOnce(&mut Lists) -> R) -> (R, Share) {
         let mut woken = Share::default();
         let (mut work, mut answer) = (Some(work), None);
         loop {
@@ -211,7 +211,7 @@ impl Wakers {
                 break;
             }
         }
-        (answer.expect("the first turn of the loop has done the work"), woken)
+        (answer.expect("the first pass of the loop has done the work"), woken)
     }
 
     /// Since when the future that has waited longest waits for a reader in this state, if it does. A future that another

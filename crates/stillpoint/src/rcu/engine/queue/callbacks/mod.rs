@@ -28,12 +28,12 @@ use self::turn::Turn;
 use super::line::{Line, Obstacle};
 use super::retire_list::{Pace, SHARE};
 use crate::busted::{self, Variant};
+use crate::frames::Foreign;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{Terms, ANY};
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
-use crate::rcu::engine::wait::freeing::Freeing;
 use crate::rcu::engine::wait::park::Event;
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
@@ -57,9 +57,9 @@ pub(crate) struct Callbacks {
     servers: AtomicUsize,
     /// Whether these threads should return.
     is_stopped: AtomicBool,
-    /// After a `fork`: the value that [`Counters::settled`] would have if all callbacks in the state, and no others, had been
+    /// After a `fork`: the value that [`Counters::removed`] would have if all callbacks in the state, and no others, had been
     /// called. Not modelled.
-    settled_by_state: AtomicU64,
+    removed_by_state: AtomicU64,
     /// Called on the serving thread: with true before the first callback of a turn, with false after the last one.
     frame: Option<fn(bool)>,
 }
@@ -109,7 +109,7 @@ impl Callbacks {
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
-            settled_by_state: AtomicU64::new(0),
+            removed_by_state: AtomicU64::new(0),
             frame,
         }
     }
@@ -189,7 +189,7 @@ impl Callbacks {
     }
 
     fn serve(&self, state: &mut State, limit: usize) -> Outcome<'_> {
-        self.core.tend_boost();
+        self.core.poll_boosts();
         self.mend_after_fork(state);
         let early = self.take_in(state);
         let mut called = Called::new(self);
@@ -221,7 +221,7 @@ impl Callbacks {
             return None;
         }
         let protocol = &self.core.protocol;
-        if protocol.needs_heavy() && !protocol.may_start(self.core.age(), state.line.started, true) {
+        if protocol.needs_heavy() && !protocol.may_start(self.core.protocol.age(), state.line.started, true) {
             return Some(protocol.next_start());
         }
         if state.segments.under_way().is_none() {
@@ -232,7 +232,7 @@ impl Callbacks {
         let chains = std::array::from_fn(|lane| self.lanes[lane].take());
         if chains.iter().any(Option::is_some) {
             let token = early.unwrap_or_else(|| self.core.protocol.start());
-            let started = self.core.age();
+            let started = self.core.protocol.age();
             state.line.started = Some(started);
             state.segments.push(Segment { token, started, chains });
         }
@@ -247,7 +247,7 @@ impl Callbacks {
                 return Obstacle::Nothing;
             }
             if state.line.is_put_off() {
-                if let Some(due) = state.line.later(self.core.age()) {
+                if let Some(due) = state.line.later(self.core.protocol.age()) {
                     return Obstacle::Pace(due);
                 }
             }
@@ -365,7 +365,7 @@ struct Called<'q> {
     looked: usize,
     panic: Option<Panic>,
     /// From the first callback to the last one.
-    mark: Option<Freeing>,
+    mark: Option<Foreign>,
 }
 
 impl<'q> Called<'q> {
@@ -381,7 +381,7 @@ impl<'q> Called<'q> {
     fn call(&mut self, node: Node) {
         if self.number == 0 {
             self.frame(true);
-            self.mark = Some(Freeing::begin_callback());
+            self.mark = Some(Foreign::begin_callback());
         }
         self.number += 1;
         // Comes before the callback, which may be a barrier's.
@@ -399,7 +399,7 @@ impl<'q> Called<'q> {
 }
 
 impl Called<'_> {
-    /// A frame may make the thread an online reader. That reader holds up nothing that the turn looks at: the turn's tokens were
+    /// A frame may make the thread an online reader. That reader blocks nothing that the turn looks at: the turn's tokens were
     /// started before.
     fn frame(&self, begins: bool) {
         if let Some(frame) = self.queue.frame {
@@ -456,7 +456,7 @@ impl Drop for Callbacks {
         let garbage: Vec<_> = ordered
             .chain(objects)
             .map(|(node, address)| {
-                self.counters().settle(1);
+                self.counters().count_removed(1);
                 // SAFETY: the queue had the node, and the thread that pushed it has promised that it may be called. The context
                 // is the node, which stays until then.
                 unsafe { Garbage::in_context(address, 0, node.as_ptr().as_ptr().cast_const().cast(), call) }

@@ -10,11 +10,11 @@ use super::node::{Callback, Chain, ObjectCallback};
 use super::segments::{LANES, OBJECTS};
 use super::{Callbacks, Called, Outcome, Serving, State};
 use crate::busted::{self, Variant};
+use crate::frames::is_foreign;
 use crate::rcu::engine::core::grace::ANY;
 use crate::rcu::engine::queue::line::Obstacle;
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::error::SynchronizeError;
-use crate::rcu::engine::wait::freeing::is_foreign;
 use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SLEEP};
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
@@ -155,7 +155,7 @@ impl Callbacks {
                     *chain = rest;
                     node.renew();
                     other.counters().count_pushed();
-                    self.counters().settle(1);
+                    self.counters().count_removed(1);
                     other.lanes[lane].push(node);
                 }
                 true
@@ -184,7 +184,7 @@ impl Callbacks {
             }
             // If a gap ends the move here, a server of this queue finds a segment like any other.
             let token = if busted::is(Variant::PassedUnstamped) { 0 } else { self.core.protocol.start() };
-            state.segments.push(super::Segment { token, started: self.core.age(), chains });
+            state.segments.push(super::Segment { token, started: self.core.protocol.age(), chains });
         }
     }
 
@@ -272,7 +272,7 @@ impl Callbacks {
     pub(crate) fn barrier(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         SynchronizeError::unless_foreign(&self.core)?;
-        if let Some(record) = self.core.protocol.held_up_by_caller(u64::MAX) {
+        if let Some(record) = self.core.protocol.blocked_by_caller(u64::MAX) {
             return Err(SynchronizeError::would_deadlock(&self.core, record.kind()));
         }
         let markers = [Marker::push(self, false), Marker::push(self, true)];
@@ -347,7 +347,7 @@ impl Callbacks {
         let in_lanes: usize = self.lanes.iter().map(|lane| lane.end_at_gap()).sum();
         let counters = self.counters();
         let in_state = counters.in_queue().saturating_sub(in_lanes as u64);
-        self.settled_by_state.store(counters.settled() + in_state, Ordering::Relaxed);
+        self.removed_by_state.store(counters.removed() + in_state, Ordering::Relaxed);
         if self.turn.is_mine() {
             // The calling thread uses the state; its next turn mends it.
             return;
@@ -379,9 +379,9 @@ impl Callbacks {
             left += chain.nodes().count();
         }
         // Relaxed: written when there was no other thread.
-        let settled_by_state = self.settled_by_state.load(Ordering::Relaxed);
-        let lost = settled_by_state.saturating_sub(self.counters().settled() + left as u64);
-        self.counters().settle(lost);
+        let removed_by_state = self.removed_by_state.load(Ordering::Relaxed);
+        let lost = removed_by_state.saturating_sub(self.counters().removed() + left as u64);
+        self.counters().count_removed(lost);
         (0..lost).for_each(|_| self.core.give_room_back(0));
     }
 }

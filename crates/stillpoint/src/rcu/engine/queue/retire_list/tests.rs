@@ -467,15 +467,15 @@ fn counters_tell_whether_a_region_is_in_the_way_of_all_that_waits() {
     list.retire(old(&domain).into_parts().into_garbage());
     let outer = earlier.pin();
     let first = protocol.region_of_caller().expect("there is a guard");
-    assert!(list.counters().is_held_up(first, 0), "it has no token yet");
+    assert!(list.counters().is_blocked(first, 0), "it has no token yet");
     list.close();
-    assert!(!list.counters().is_held_up(first, 0), "a token was started, and no poll has published it");
+    assert!(!list.counters().is_blocked(first, 0), "a token was started, and no poll has published it");
     assert_eq!(list.poll(usize::MAX), 0);
     let inner = reader.pin();
     assert_eq!(protocol.region_of_caller(), Some(first), "the oldest one counts");
     let second = reader.record().state();
-    assert!(first < second && list.counters().is_held_up(first, 0));
-    assert!(!list.counters().is_held_up(second, 0), "the token is older");
+    assert!(first < second && list.counters().is_blocked(first, 0));
+    assert!(!list.counters().is_blocked(second, 0), "the token is older");
     drop(outer);
     assert_eq!(protocol.region_of_caller(), Some(second));
     let (cell, other) = (domain.cell(1), domain.reclaimer());
@@ -483,7 +483,7 @@ fn counters_tell_whether_a_region_is_in_the_way_of_all_that_waits() {
     list.retire(cell.take().expect("it is not empty").into_parts().into_garbage());
     drop(inner);
     assert_eq!(list.poll(usize::MAX), 1);
-    assert!(!list.counters().is_held_up(second, 0) && list.counters().is_held_up(second, 1));
+    assert!(!list.counters().is_blocked(second, 0) && list.counters().is_blocked(second, 1));
     drop((held, other));
 }
 

@@ -190,11 +190,11 @@ fn who_passes_by_adopts_nothing() {
     std::thread::sleep(2 * SILENT);
     let core = scene.domain.core();
     let round = Round::default();
-    (0..core.shelves.iter().count()).for_each(|_| core.pass_by(&round, SHARE, || core.age()));
-    assert!(!core.pass_by_all(&mut None));
+    (0..core.shelves.iter().count()).for_each(|_| core.visit_silent(&round, SHARE, || core.age()));
+    assert!(!core.visit_all(&mut None));
     assert_eq!((scene.len(), scene.pending()), (1, SHARE + 1));
     drop(guard);
-    assert!(core.pass_by_all(&mut None));
+    assert!(core.visit_all(&mut None));
     assert_eq!((scene.len(), scene.pending()), (0, SHARE));
     let lists = core.shelves.iter().filter_map(Shelf::begin);
     assert_eq!(lists.filter(|turn| turn.content.list.is_some()).count(), 0, "its memory is freed, too");
@@ -265,8 +265,9 @@ fn places_of_ended_threads_are_not_visited() {
     drop(guard);
     drop(reader);
     let round = Round::default();
-    let pass_by = || stillpoint_sys::work::steps_of(|| core.pass_by(&round, SHARE, || core.age())).0;
-    let steps: Vec<_> = std::iter::from_fn(|| (scene.pending() > 0).then(pass_by)).collect();
+    let visit_silent =
+        || stillpoint_sys::work::steps_of(|| core.visit_silent(&round, SHARE, || core.age())).0;
+    let steps: Vec<_> = std::iter::from_fn(|| (scene.pending() > 0).then(visit_silent)).collect();
     assert!(steps.len() <= 100 && steps.iter().all(|&steps| steps <= 20), "{steps:?}");
     assert_eq!((scene.pending(), core.shelves.iter().count()), (0, 1));
     // A thread that begins gets what one that has ended has left.
@@ -316,7 +317,7 @@ fn a_destructor_that_finds_no_room_visits_no_list() {
     let guard = reader.pin();
     scene.write();
     drop(guard);
-    let freeing = crate::rcu::engine::wait::freeing::Freeing::begin();
+    let freeing = crate::frames::Foreign::begin();
     let error = domain.reclaimer().retire(scene.retired()).expect_err("nothing is freed");
     drop(freeing);
     domain.reclaimer().retire(error.into_inner()).expect("the object in the list can be freed");

@@ -36,7 +36,7 @@ fn bytes_of_each() -> usize {
 
 struct Scene {
     domain: Domain,
-    inbox: Inbox,
+    channel: Channel,
     list: RetireList,
     freed: Freed,
 }
@@ -44,16 +44,16 @@ struct Scene {
 impl Scene {
     fn new(domain: Domain, limits: Limits) -> Self {
         let mut list = RetireList::new(Arc::clone(domain.core()), Pace::DEFAULT, limits);
-        let inbox = Inbox::new(Arc::clone(domain.core()), limits).of_list(&mut list);
-        Self { domain, inbox, list, freed: Freed::default() }
+        let channel = Channel::new(Arc::clone(domain.core()), limits).of_list(&mut list);
+        Self { domain, channel, list, freed: Freed::default() }
     }
 
     /// Hands in objects with these numbers, and reserves room for each.
     fn submit(&self, numbers: std::ops::Range<usize>) {
         for number in numbers {
             let garbage = numbered(number, &self.freed);
-            self.inbox.reserve(garbage.bytes()).expect("there is room");
-            self.inbox.submit(garbage);
+            self.channel.reserve(garbage.bytes()).expect("there is room");
+            self.channel.submit(garbage);
         }
     }
 
@@ -63,19 +63,19 @@ impl Scene {
 }
 
 /// Asserts that there is room for exactly this much more.
-fn has_room_for(inbox: &Inbox, objects: usize, bytes: usize) {
+fn has_room_for(channel: &Channel, objects: usize, bytes: usize) {
     for _ in 0..2 {
-        assert_eq!(inbox.reserve(bytes + 1), Err(Full::Queue), "for {bytes} bytes");
-        assert_eq!(inbox.reserve(usize::MAX), Err(Full::Queue));
+        assert_eq!(channel.reserve(bytes + 1), Err(Full::Queue), "for {bytes} bytes");
+        assert_eq!(channel.reserve(usize::MAX), Err(Full::Queue));
     }
     for _ in 0..objects {
-        assert_eq!(inbox.reserve(0), Ok(()), "for {objects} objects");
+        assert_eq!(channel.reserve(0), Ok(()), "for {objects} objects");
     }
-    assert_eq!(inbox.reserve(0), Err(Full::Queue), "for {objects} objects");
-    inbox.account.give_back_all(objects, 0);
+    assert_eq!(channel.reserve(0), Err(Full::Queue), "for {objects} objects");
+    channel.account.give_back_all(objects, 0);
     if objects > 0 {
-        assert_eq!(inbox.reserve(bytes), Ok(()), "for {bytes} bytes");
-        inbox.account.give_back(bytes);
+        assert_eq!(channel.reserve(bytes), Ok(()), "for {bytes} bytes");
+        channel.account.give_back(bytes);
     }
 }
 
@@ -86,32 +86,32 @@ fn every_object_is_counted_in_one_place() {
     let mut scene = Scene::new(Domain::new(), limits);
     let size = bytes_of_each();
     let left = |objects: usize| (100 - objects, 100 * SIZE - objects * size);
-    let check = |inbox: &Inbox, objects: usize| {
-        has_room_for(inbox, left(objects).0, left(objects).1);
-        assert_eq!(inbox.pending(), objects);
+    let check = |channel: &Channel, objects: usize| {
+        has_room_for(channel, left(objects).0, left(objects).1);
+        assert_eq!(channel.pending(), objects);
     };
     let mut reader = scene.domain.qsbr_reader();
-    check(&scene.inbox, 0);
+    check(&scene.channel, 0);
     scene.submit(0..70);
-    check(&scene.inbox, 70);
-    assert_eq!(scene.inbox.assist(Full::Queue), 0, "the reader is in the way");
-    assert_eq!(scene.inbox.assisted(), SHARE);
-    check(&scene.inbox, 70);
-    assert!(scene.inbox.take_in(&mut scene.list));
-    assert_eq!((scene.list.len(), scene.inbox.assisted()), (70, 0));
-    check(&scene.inbox, 70);
-    assert!(!scene.inbox.take_in(&mut scene.list), "there is nothing more");
+    check(&scene.channel, 70);
+    assert_eq!(scene.channel.assist(Full::Queue), 0, "the reader is in the way");
+    assert_eq!(scene.channel.assisted(), SHARE);
+    check(&scene.channel, 70);
+    assert!(scene.channel.take_in(&mut scene.list));
+    assert_eq!((scene.list.len(), scene.channel.assisted()), (70, 0));
+    check(&scene.channel, 70);
+    assert!(!scene.channel.take_in(&mut scene.list), "there is nothing more");
     scene.submit(70..80);
-    assert_eq!(scene.inbox.assist(Full::Queue), 0);
-    check(&scene.inbox, 80);
+    assert_eq!(scene.channel.assist(Full::Queue), 0);
+    check(&scene.channel, 80);
     assert_eq!(scene.domain.stats().pending, 80);
     reader.quiescent();
-    assert_eq!(scene.inbox.assist(Full::Queue), 10);
-    check(&scene.inbox, 70);
+    assert_eq!(scene.channel.assist(Full::Queue), 10);
+    check(&scene.channel, 70);
     scene.list.close();
     reader.quiescent();
     assert_eq!(scene.list.advance(usize::MAX), 70);
-    check(&scene.inbox, 0);
+    check(&scene.channel, 0);
     assert_eq!((scene.domain.stats().pending, scene.freed().len()), (0, 80));
 }
 
@@ -122,16 +122,16 @@ fn an_object_that_is_refused_is_not_counted() {
     let scene = Scene::new(domain, Limits { objects: 3, bytes: 1 << 20 });
     scene.submit(0..2);
     for _ in 0..5 {
-        assert_eq!(scene.inbox.reserve(0), Err(Full::Domain));
+        assert_eq!(scene.channel.reserve(0), Err(Full::Domain));
     }
-    assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (2, 2));
-    scene.inbox.charge(7);
-    assert_eq!(scene.inbox.reserve(0), Err(Full::Queue), "its own limit is found first");
+    assert_eq!((scene.channel.pending(), scene.domain.stats().pending), (2, 2));
+    scene.channel.charge(7);
+    assert_eq!(scene.channel.reserve(0), Err(Full::Queue), "its own limit is found first");
     assert_eq!(
-        (scene.inbox.pending(), scene.inbox.account.bytes().taken()),
+        (scene.channel.pending(), scene.channel.account.bytes().taken()),
         (3, Some(2 * bytes_of_each() + 7))
     );
-    scene.inbox.account.give_back(7);
+    scene.channel.account.give_back(7);
 }
 
 /// Objects are freed in the order in which they were handed in.
@@ -139,9 +139,9 @@ fn an_object_that_is_refused_is_not_counted() {
 fn what_is_taken_in_is_freed_in_order() {
     let mut scene = Scene::new(Domain::new(), Limits::NONE);
     scene.submit(0..200);
-    scene.inbox.take_in(&mut scene.list);
+    scene.channel.take_in(&mut scene.list);
     scene.submit(200..300);
-    scene.inbox.take_in(&mut scene.list);
+    scene.channel.take_in(&mut scene.list);
     scene.list.close();
     assert_eq!(scene.list.advance(usize::MAX), 300);
     assert!(scene.freed().into_iter().eq(0..300));
@@ -152,19 +152,19 @@ fn what_is_taken_in_is_freed_in_order() {
 fn an_assistant_frees_one_share() {
     let scene = Scene::new(Domain::new(), Limits::NONE);
     scene.submit(0..200);
-    assert_eq!(scene.inbox.assist(Full::Queue), SHARE);
-    assert_eq!((scene.inbox.pending(), scene.freed().len()), (200 - SHARE, SHARE));
+    assert_eq!(scene.channel.assist(Full::Queue), SHARE);
+    assert_eq!((scene.channel.pending(), scene.freed().len()), (200 - SHARE, SHARE));
     let mut reader = scene.domain.qsbr_reader();
     for _ in 0..3 {
-        assert_eq!(scene.inbox.assist(Full::Queue), 0);
-        assert_eq!(scene.inbox.assisted(), SHARE, "the handle takes no second share");
+        assert_eq!(scene.channel.assist(Full::Queue), 0);
+        assert_eq!(scene.channel.assisted(), SHARE, "the handle takes no second share");
     }
     let started = scene.domain.stats().grace_periods;
-    assert_eq!(scene.inbox.assist(Full::Queue), 0);
+    assert_eq!(scene.channel.assist(Full::Queue), 0);
     assert_eq!(scene.domain.stats().grace_periods, started, "the share keeps its grace period");
     reader.quiescent();
-    assert_eq!(scene.inbox.assist(Full::Queue), SHARE);
-    assert_eq!((scene.inbox.pending(), scene.freed().len()), (200 - 2 * SHARE, 2 * SHARE));
+    assert_eq!(scene.channel.assist(Full::Queue), SHARE);
+    assert_eq!((scene.channel.pending(), scene.freed().len()), (200 - 2 * SHARE, 2 * SHARE));
 }
 
 /// What was left to the domain counts only against the domain's limit.
@@ -176,27 +176,27 @@ fn an_assistant_adopts_for_a_full_domain_only() {
             drop(scene.domain.cell(1).take());
         }
         scene.submit(0..10);
-        assert_eq!(scene.inbox.assist(full), freed, "{full:?}");
+        assert_eq!(scene.channel.assist(full), freed, "{full:?}");
         assert_eq!(scene.domain.stats().pending as usize, 2 * SHARE + 10 - freed);
-        assert_eq!(scene.inbox.pending(), 0, "no more than that was taken");
+        assert_eq!(scene.channel.pending(), 0, "no more than that was taken");
     }
 }
 
 /// No object stays where no thread would ever look.
 #[test]
-fn what_a_closed_inbox_holds_passes_to_the_domain() {
+fn what_a_closed_channel_holds_passes_to_the_domain() {
     let scene = Scene::new(Domain::new(), Limits { bytes: 1 << 20, ..Limits::NONE });
     scene.submit(0..10);
     let mut reader = scene.domain.qsbr_reader();
-    assert_eq!(scene.inbox.assist(Full::Queue), 0);
+    assert_eq!(scene.channel.assist(Full::Queue), 0);
     scene.submit(10..20);
-    scene.inbox.advance(CLOSED);
-    assert_eq!(scene.inbox.pending(), 20, "the closing thread passes it on");
-    scene.inbox.pass_on();
-    assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (0, 20));
-    assert_eq!(scene.inbox.account.bytes().taken(), Some(0));
+    scene.channel.advance(CLOSED);
+    assert_eq!(scene.channel.pending(), 20, "the closing thread passes it on");
+    scene.channel.pass_on();
+    assert_eq!((scene.channel.pending(), scene.domain.stats().pending), (0, 20));
+    assert_eq!(scene.channel.account.bytes().taken(), Some(0));
     scene.submit(20..21);
-    assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (0, 21), "it came too late");
+    assert_eq!((scene.channel.pending(), scene.domain.stats().pending), (0, 21), "it came too late");
     let mut heir = scene.domain.reclaimer();
     reader.quiescent();
     heir.poll();
@@ -211,11 +211,11 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
         let mut scene = Scene::new(Domain::new(), Limits { bytes: 1 << 20, ..Limits::NONE });
         let mut reader = scene.domain.qsbr_reader();
         scene.submit(0..10);
-        assert_eq!(scene.inbox.assist(Full::Queue), 0, "the reader is in the way");
+        assert_eq!(scene.channel.assist(Full::Queue), 0, "the reader is in the way");
         scene.submit(10..10 + handed_in);
-        assert!(scene.inbox.take_in(&mut scene.list));
-        assert_eq!((scene.inbox.pending(), scene.inbox.assisted()), (10 + handed_in, 0));
-        assert_eq!(scene.inbox.account.bytes().taken(), Some(scene.list.bytes()));
+        assert!(scene.channel.take_in(&mut scene.list));
+        assert_eq!((scene.channel.pending(), scene.channel.assisted()), (10 + handed_in, 0));
+        assert_eq!(scene.channel.account.bytes().taken(), Some(scene.list.bytes()));
         scene.list.close();
         reader.quiescent();
         assert_eq!(scene.list.advance(usize::MAX), 10 + handed_in);
@@ -225,43 +225,43 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
 /// A handle that assists puts the rest of what it took back on the stack. If the reclaimer is gone, the rest passes to the domain,
 /// even if a destructor panics.
 #[test]
-fn what_an_assistant_puts_back_into_a_closed_inbox_passes_to_the_domain() {
+fn what_an_assistant_puts_back_into_a_closed_channel_passes_to_the_domain() {
     let domain = Domain::new();
-    let inbox = Arc::new(Inbox::new(Arc::clone(domain.core()), Limits::NONE));
-    let other = Arc::clone(&inbox);
+    let channel = Arc::new(Channel::new(Arc::clone(domain.core()), Limits::NONE));
+    let other = Arc::clone(&channel);
     let closes = Garbage::callback(move || {
         // Stands for a drop of the reclaimer while the handle holds the stack's objects.
         other.phase.fetch_max(CLOSED, Ordering::Release);
         panic!("in a destructor");
     });
     for garbage in (0..2 * SHARE).map(|_| Garbage::callback(|| ())).chain([closes]) {
-        inbox.reserve(garbage.bytes()).expect("there is room");
-        inbox.submit(garbage);
+        channel.reserve(garbage.bytes()).expect("there is room");
+        channel.submit(garbage);
     }
-    let assists = std::panic::AssertUnwindSafe(|| inbox.assist(Full::Queue));
+    let assists = std::panic::AssertUnwindSafe(|| channel.assist(Full::Queue));
     std::panic::catch_unwind(assists).expect_err("a destructor panics");
-    assert_eq!((inbox.pending(), domain.stats().pending), (0, SHARE as u64 + 1));
+    assert_eq!((channel.pending(), domain.stats().pending), (0, SHARE as u64 + 1));
     assert_eq!(domain.reclaimer().poll(), SHARE);
 }
 
 /// A destructor may drop the reclaimer. That drop does not find what the handle that assists holds.
 #[test]
-fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
+fn what_an_assistant_leaves_to_a_closed_channel_passes_to_the_domain() {
     let domain = Domain::new();
-    let inbox = Arc::new(Inbox::new(Arc::clone(domain.core()), Limits::NONE));
+    let channel = Arc::new(Channel::new(Arc::clone(domain.core()), Limits::NONE));
     let (reader, cell) = (domain.reader(), domain.cell(1));
     let object = cell.protect(&reader);
-    let other = Arc::clone(&inbox);
+    let other = Arc::clone(&channel);
     let closes = Garbage::callback(move || {
         other.advance(CLOSED);
         other.pass_on();
     });
     for garbage in [cell.take().expect("it is not empty").into_parts().into_garbage(), closes] {
-        inbox.reserve(garbage.bytes()).expect("there is room");
-        inbox.submit(garbage);
+        channel.reserve(garbage.bytes()).expect("there is room");
+        channel.submit(garbage);
     }
-    assert_eq!(inbox.assist(Full::Queue), 1);
-    assert_eq!((inbox.pending(), domain.stats().pending), (0, 1));
+    assert_eq!(channel.assist(Full::Queue), 1);
+    assert_eq!((channel.pending(), domain.stats().pending), (0, 1));
     let mut heir = domain.reclaimer();
     heir.poll();
     assert_eq!(heir.pending(), 1, "it is held");
@@ -278,7 +278,7 @@ fn a_thread_is_not_in_the_way_of_room_that_there_is() {
     let (begun, end) = (Barrier::new(2), Barrier::new(2));
     let retire = |scene: &mut Scene, number: usize| {
         scene.submit(number..number + 1);
-        assert!(scene.inbox.take_in(&mut scene.list));
+        assert!(scene.channel.take_in(&mut scene.list));
         scene.list.close();
     };
     thread::scope(|scope| {
@@ -297,14 +297,14 @@ fn a_thread_is_not_in_the_way_of_room_that_there_is() {
         other.join().expect("it does not panic");
 
         assert_eq!(scene.list.advance(usize::MAX), 1, "only the second one waits for the guard");
-        let is_own = |inbox: &Inbox| inbox.is_full_of_own(&mut OwnHolds::of_caller(domain.core()), 0);
-        assert!(!is_own(&scene.inbox), "there is room");
+        let is_own = |channel: &Channel| channel.is_full_of_own(&mut OwnHolds::of_caller(domain.core()), 0);
+        assert!(!is_own(&scene.channel), "there is room");
         retire(&mut scene, 2);
-        assert_eq!(scene.inbox.reserve(0), Err(Full::Queue));
-        assert!(is_own(&scene.inbox), "both wait for the guard");
-        let turn = scene.inbox.begin();
-        assert!(!is_own(&scene.inbox), "the turn of a handle may give room");
+        assert_eq!(scene.channel.reserve(0), Err(Full::Queue));
+        assert!(is_own(&scene.channel), "both wait for the guard");
+        let turn = scene.channel.begin();
+        assert!(!is_own(&scene.channel), "the turn of a handle may give room");
         drop(turn);
-        assert!(is_own(&scene.inbox));
+        assert!(is_own(&scene.channel));
     });
 }

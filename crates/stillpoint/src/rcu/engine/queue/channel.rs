@@ -6,20 +6,20 @@
 //!                       +--> what retire handles free
 //! ```
 //!
-//! An object is counted once, in the inbox's account, from the moment at which room is taken up for it until its destructor has
+//! An object is counted once, in the channel's account, from the moment at which room is taken up for it until its destructor has
 //! run, wherever it is meanwhile. So the limits cover all three places together, and a run that finds nothing in the account has
 //! nothing left to do.
 //!
 //! A retire handle that finds no room takes its turn at a retire list that all handles share; it does not wait for the turn. It
-//! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader holds up stays in the shared
+//! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader keeps alive stays in the shared
 //! list, with its grace period, for the next handle; the background reclaimer takes it over at its next turn. So the shared list
-//! never has more than a share, and a retire handle that is preempted in its turn holds up no more than that.
+//! never has more than a share, and a retire handle that is preempted in its turn delays no more than that.
 
 use std::sync::Arc;
 
 use super::account::{Account, Limits};
+use super::handover::Stack;
 use super::retire_list::{Full, Pace, RetireList, SHARE};
-use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct Channel {
     core: Arc<Core>,
     stack: Stack,
     /// Every object that waits here, in the shared retire list, or in the reclaimer's.
@@ -67,7 +67,7 @@ pub(crate) const ABANDONED: usize = 2;
 /// The reclaimer is gone.
 pub(crate) const CLOSED: usize = 3;
 
-impl Inbox {
+impl Channel {
     pub(crate) fn new(core: Arc<Core>, limits: Limits) -> Self {
         Self {
             core,
@@ -83,7 +83,7 @@ impl Inbox {
         }
     }
 
-    /// The inbox of a reclaimer with this retire list.
+    /// The channel of a reclaimer with this retire list.
     pub(crate) fn of_list(mut self, list: &mut RetireList) -> Self {
         self.counters = list.counters().address();
         list.count_in(&self.account);
@@ -125,7 +125,7 @@ impl Inbox {
 }
 
 /// The retire handles' side.
-impl Inbox {
+impl Channel {
     pub(crate) fn add_handle(&self) {
         // Relaxed: the count grows only through existing retire handles or the reclaimer. It never grows from 0 during a run,
         // which borrows the reclaimer exclusively.
@@ -165,10 +165,10 @@ impl Inbox {
         }
         // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.
         let mut list = self.core.all_counters().filter(|counters| counters.address() == self.counters);
-        let is_held_up = |counters: &Counters| own.is_in_the_way_of(counters, &pinned);
+        let is_blocked = |counters: &Counters| own.is_in_the_way_of(counters, &pinned);
         // The order matters: who finds no turn sees what turns have left, and who sees in the counters that a poll has freed objects sees
         // their room.
-        !self.is_in_turn() && self.assisted() == 0 && list.all(is_held_up) && !self.account.has_room(bytes)
+        !self.is_in_turn() && self.assisted() == 0 && list.all(is_blocked) && !self.account.has_room(bytes)
     }
 
     /// Takes up room for one object that cannot be refused.
@@ -212,7 +212,7 @@ impl Inbox {
     /// With the panic of a destructor; what was ready has been freed.
     pub(crate) fn assist(&self, full: Full) -> usize {
         match (self.take_turn(full), full) {
-            (0, Full::Domain) => self.core.pass_by_for_room(self.core.shared_counters().round()),
+            (0, Full::Domain) => self.core.visit_for_room(self.core.shared_counters().round()),
             (freed, _) => freed,
         }
     }
@@ -235,7 +235,7 @@ impl Inbox {
 }
 
 /// The reclaimer's side.
-impl Inbox {
+impl Channel {
     /// Moves what was submitted, and what handles left in the shared list, to the reclaimer's retire list. Returns whether anything
     /// was moved.
     pub(crate) fn take_in(&self, list: &mut RetireList) -> bool {
@@ -261,7 +261,7 @@ impl Inbox {
     }
 }
 
-impl Inbox {
+impl Channel {
     /// Moves what was submitted, at most `limit` objects, to a retire list that counts in the same account.
     fn move_to(&self, list: &mut RetireList, limit: usize) {
         if self.stack.is_empty() {
@@ -274,7 +274,7 @@ impl Inbox {
         let mut objects = 0;
         for garbage in taken.by_ref().take(limit) {
             objects += 1;
-            self.core.hand_on(&garbage);
+            self.core.unpend(&garbage);
             list.push(garbage);
         }
         self.stack.give_back(taken);
@@ -289,7 +289,7 @@ impl Inbox {
             // Relaxed: a hint.
             self.submitted.fetch_sub(1, Ordering::Relaxed);
             self.account.give_back(garbage.bytes());
-            core.hand_on(garbage);
+            core.unpend(garbage);
         }));
         // A thread that has the turn does the same at its end.
         if let Some(mut shared) = self.shared.try_lock() {
@@ -301,10 +301,10 @@ impl Inbox {
 
     /// Takes the turn at the shared retire list, unless another thread has it.
     fn begin(&self) -> Option<Turn<'_>> {
-        self.shared.try_lock().map(|shared| Turn { inbox: self, shared: Some(shared) })
+        self.shared.try_lock().map(|shared| Turn { channel: self, shared: Some(shared) })
     }
 
-    /// As [`begin`](Inbox::begin), but only if objects are left there.
+    /// As [`begin`](Channel::begin), but only if objects are left there.
     fn begin_on_leftovers(&self) -> Option<Turn<'_>> {
         if self.has_leftovers() {
             self.begin()
@@ -325,7 +325,7 @@ impl Inbox {
 }
 
 /// Passes on what was submitted while the reclaimer was being dropped.
-impl Drop for Inbox {
+impl Drop for Channel {
     fn drop(&mut self) {
         self.pass_on();
     }
@@ -333,7 +333,7 @@ impl Drop for Inbox {
 
 /// A turn at the shared retire list. What is left there is counted at the end.
 struct Turn<'i> {
-    inbox: &'i Inbox,
+    channel: &'i Channel,
     /// `None` only during the drop.
     shared: Option<Locked<'i, Shared>>,
 }
@@ -345,19 +345,19 @@ impl Turn<'_> {
 
     /// The retire list. Its pace does not matter: the thread that has the turn starts the grace periods.
     fn list(&mut self) -> &mut RetireList {
-        let inbox = self.inbox;
+        let channel = self.channel;
         let new = || {
-            let mut list = RetireList::new(Arc::clone(&inbox.core), Pace::DEFAULT, Limits::NONE);
-            list.count_in(&inbox.account);
+            let mut list = RetireList::new(Arc::clone(&channel.core), Pace::DEFAULT, Limits::NONE);
+            list.count_in(&channel.account);
             list
         };
         self.shared().list.get_or_insert_with(new)
     }
 
-    /// Frees a share of the orphans. What a reader holds up goes back, since no thread serves the shared list, and a barrier
+    /// Frees a share of the orphans. What a reader keeps alive goes back, since no thread serves the shared list, and a barrier
     /// would not find it there. The next share waits until that reader has passed.
     fn reclaim_orphans(&mut self, limit: usize) -> usize {
-        let core = &self.inbox.core;
+        let core = &self.channel.core;
         let shared = self.shared.as_mut().expect("a turn has the lock until its drop");
         let is_over = matches!(core.protocol.check(shared.orphans), Ok(Grace::Over));
         if limit == 0 || !core.has_orphans() || !is_over {
@@ -371,22 +371,22 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let inbox = self.inbox;
+        let channel = self.channel;
         let left = self.shared().list.as_ref().map_or(0, RetireList::len);
         // Relaxed: the lock orders it.
-        inbox.assisted.store(left, Ordering::Relaxed);
+        channel.assisted.store(left, Ordering::Relaxed);
         self.shared = None;
         // SeqCst, also within `notify`: pairs with the fence in `Event::notify`, called by `advance`. Either the reclaimer's drop finds
         // what is left, here or on the stack, or this thread sees its phase.
         let is_broken = busted::is(Variant::ClosedUnseen);
         if left > 0 && !is_broken {
             // The thread that submitted an object may have told nobody: it was no longer on the stack.
-            inbox.core.event().notify();
+            channel.core.event().notify();
         } else if !is_broken {
             fence(Ordering::SeqCst);
         }
-        if inbox.phase() == CLOSED {
-            inbox.pass_on();
+        if channel.phase() == CLOSED {
+            channel.pass_on();
         }
     }
 }
