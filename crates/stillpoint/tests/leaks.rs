@@ -275,3 +275,40 @@ fn tables_that_come_and_go_leave_no_memory_behind() {
         assert!(leaked < 10 * TABLES as isize, "{TABLES} tables left {leaked} bytes behind");
     });
 }
+
+/// The allocator looks something up itself, while a lookup takes another block of slots: no block is lost, in which a scan would not see
+/// what protects an entry.
+#[test]
+fn the_allocator_may_look_up() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::OnceLock;
+
+    const HELD: u64 = 40;
+    static TABLE: OnceLock<Table<u64, Value>> = OnceLock::new();
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+    struct Value;
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    let table = TABLE.get_or_init(Table::new);
+    (0..=HELD).for_each(|key| drop(table.insert(key, Value).ok().expect("there is memory")));
+    let mut held = Vec::with_capacity(HELD as usize);
+    allocated::set_hook(Some(|| assert!(TABLE.get().is_some_and(|table| table.contains_key(&HELD)))));
+    (0..HELD).for_each(|key| held.push(table.get(&key).expect("it is there")));
+    allocated::set_hook(None);
+    table.clear();
+    while DROPPED.load(Ordering::Relaxed) < 1 {
+        table.poll();
+    }
+    stillpoint::rcu::barrier_timeout(std::time::Duration::from_millis(50)).expect_err("entries are held");
+    assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "only what is not held");
+    drop(held);
+    while DROPPED.load(Ordering::Relaxed) <= HELD as usize {
+        table.poll();
+    }
+}

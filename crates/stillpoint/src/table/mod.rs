@@ -111,7 +111,8 @@
 //! # What the user's code may do
 //!
 //! `Eq` and `Hash` of the keys run under a stripe's lock: they must not write to the same table, which would deadlock.
-//! What they retire elsewhere is freed later, and what may wait for readers is refused. They may look keys up, and call [`stats`](Table::stats) and [`capacity`](Table::capacity). If they panic, the
+//! What they retire elsewhere is freed later; [`Table::poll`] frees nothing then, what may wait for readers is refused, and a
+//! reclaimer must not be polled, since destructors may need the lock. They may look keys up, and call [`stats`](Table::stats) and [`capacity`](Table::capacity). If they panic, the
 //! operation does not take place, and the table stays valid. (If the panic comes while the call helps with a growth,
 //! the operation has taken place.) If they give wrong results, entries are not found; nothing worse happens.
 //! Destructors run during the writers' calls, outside any lock, and may use the table.

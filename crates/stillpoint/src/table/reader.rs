@@ -55,7 +55,7 @@ where
     /// [default domain](crate::rcu::default_domain); in others, see [`protect`](Table::protect).
     ///
     /// Never waits, and takes no lock. In a large table, it has two cache misses: the bucket and the entry. Any number of results may
-    /// exist at a time. Each stays on its thread.
+    /// exist at a time. Each stays on its thread. Not for signal handlers: see [`try_pin`](crate::rcu::try_pin).
     ///
     /// # Panics
     /// If the table is of another domain; the message names both. With a panic of the user's `Hash` or `Eq`.

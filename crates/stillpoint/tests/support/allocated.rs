@@ -1,11 +1,16 @@
 //! Counts the bytes that the program has allocated.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 struct Counting;
 
 static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
+
+thread_local! {
+    static HOOK: Cell<Option<fn()>> = const { Cell::new(None) };
+}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -15,6 +20,11 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // Relaxed: a count, which is read after the threads were joined.
         ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // The hook does not call itself.
+        if let Some(hook) = HOOK.take() {
+            hook();
+            HOOK.set(Some(hook));
+        }
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
@@ -24,6 +34,11 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(pointer, layout) }
     }
+}
+
+/// Calls the hook before each allocation of this thread.
+pub(crate) fn set_hook(hook: Option<fn()>) {
+    HOOK.set(hook);
 }
 
 /// The number of bytes that are allocated now.

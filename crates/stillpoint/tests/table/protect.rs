@@ -89,9 +89,11 @@ fn a_bound_reader_that_was_forgotten_leaves_the_reader_usable() {
     assert_eq!(census.alive(), 0);
 }
 
+/// What `Eq` does, as often as the number says.
+type Hook = (usize, Option<fn()>);
+
 thread_local! {
-    /// What `Eq` does, as often as the number says.
-    static HOOK: Cell<(usize, Option<fn()>)> = const { Cell::new((0, None)) };
+    static HOOK: Cell<Hook> = const { Cell::new((0, None)) };
     static SCENE: RefCell<Option<Rc<Scene>>> = const { RefCell::new(None) };
 }
 
@@ -133,7 +135,8 @@ fn with_scene(test: impl FnOnce(&Scene)) {
     }
     SCENE.set(Some(Rc::new(scene)));
     test(&present());
-    (HOOK.set((0, None)), SCENE.set(None));
+    HOOK.set((0, None));
+    SCENE.set(None);
 }
 
 fn present() -> Rc<Scene> {
@@ -216,6 +219,26 @@ fn a_comparison_may_panic() {
         }
         assert_eq!(scene.census.alive(), 0);
     });
+}
+
+/// As above, for a bound reader.
+#[test]
+fn a_comparison_of_a_bound_reader_may_panic() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::new_in(&domain);
+    let mut reader = domain.reader();
+    table.insert(Hooked(1), census.value(1)).unwrap();
+    let mut lookup = table.reader(&mut reader);
+    HOOK.set((1, Some(|| panic!("on purpose"))));
+    assert!(catch_unwind(AssertUnwindSafe(|| lookup.get(&Hooked(1)).is_some())).is_err());
+    HOOK.set((0, None));
+    drop(table.remove(&Hooked(1)));
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert_eq!(census.alive(), 0);
+    assert!(lookup.get(&Hooked(1)).is_none());
 }
 
 /// Unlike a bound reader, it holds up no array between lookups.

@@ -269,6 +269,7 @@ fn no_destructor_runs_within_a_comparison_of_keys() {
             while begin.elapsed() < Duration::from_millis(20) {
                 drop(self.1 .0.insert(0, 0));
             }
+            self.1 .0.poll();
             let refused = self.1 .1.insert(1, Value(Census::default(), Arc::default()));
             COMPARES.set(false);
             drop(refused);
@@ -300,6 +301,8 @@ fn no_destructor_runs_within_a_comparison_of_keys() {
     let table = Table::new_in(&domain);
     let reader = domain.reader();
     let value = || Value(census.clone(), Arc::clone(&within));
+    // What was left to the domain, and any poll may adopt.
+    drop(domain.cell(value()).take());
     for key in 0..50 {
         table.insert(Key(key, Arc::clone(&other)), value()).unwrap();
     }
@@ -313,7 +316,7 @@ fn no_destructor_runs_within_a_comparison_of_keys() {
     drop(table.remove(&key()));
     assert_eq!(within.load(Ordering::Relaxed), 0);
     domain.barrier().unwrap();
-    assert_eq!(census.made(), 53);
+    assert_eq!(census.made(), 54);
 }
 
 /// The destructor of an entry of a table that is going writes to another table, which may have had a shelf before that has other entries of

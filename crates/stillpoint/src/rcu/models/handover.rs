@@ -381,13 +381,13 @@ fn a_table_goes_while_its_shelf_is_served() {
             detached: AtomicUsize::new(0),
         });
         let tenant: Arc<dyn Tenant> = Arc::<Tenancy>::clone(&tenancy);
-        let place = Arc::new(Place::default());
+        let place = Arc::new(Place::new(name_of(&tenant, 0)));
         let turn = place.begin_or_lease(domain.core(), &tenant);
         turn.expect("there is no other thread").retire(domain.core(), tenancy.garbage());
-        let (serving, served, name) = (domain.clone(), Arc::clone(&place), name_of(&tenant));
+        let (serving, served) = (domain.clone(), Arc::clone(&place));
         let server = loom::thread::spawn(move || {
             // A turn that frees nothing, as if a reader were in the way. Not by `visit_silent`, whose hints loom does not see.
-            if let Some(turn) = served.begin(serving.core(), name) {
+            if let Some(turn) = served.begin(serving.core()) {
                 turn.give_up(serving.core());
             }
         });

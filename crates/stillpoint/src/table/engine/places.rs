@@ -36,12 +36,9 @@ const BACKLOG: usize = 2 * GATHERED * Pace::DEFAULT.batch;
 pub(crate) struct Places {
     core: Arc<Core>,
     tenant: Arc<dyn Tenant>,
-    /// The name of the tenant.
-    name: usize,
     places: [CachePadded<Watched>; PLACES],
 }
 
-#[derive(Default)]
 struct Watched {
     place: Place,
     /// Calls of writers, some of which poll.
@@ -52,7 +49,8 @@ struct Watched {
 
 impl Places {
     pub(crate) fn new(core: Arc<Core>, tenant: Arc<dyn Tenant>) -> Self {
-        Self { core, name: name_of(&tenant), tenant, places: Default::default() }
+        let watched = |place| CachePadded::new(Watched::new(name_of(&tenant, place)));
+        Self { core, places: std::array::from_fn(watched), tenant }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -75,7 +73,14 @@ impl Places {
     #[inline]
     pub(crate) fn put_and_poll(&self, garbage: Garbage, hint: usize) {
         let own = &self.places[hint % PLACES];
-        let Some(mut turn) = own.place.begin(&self.core, self.name) else { return self.put(garbage, hint) };
+        let Some(mut turn) = own.place.begin(&self.core) else {
+            self.put(garbage, hint);
+            // A table may come here only once.
+            if own.is_due(|| 0) {
+                self.poll_held(None);
+            }
+            return;
+        };
         turn.retire(&self.core, garbage);
         if own.is_due(|| turn.len()) {
             self.poll_held(Some(turn));
@@ -90,10 +95,10 @@ impl Places {
     #[inline]
     pub(crate) fn poll(&self, hint: usize) {
         let own = &self.places[hint % PLACES];
-        let len = own.place.len(&self.core, self.name);
+        let len = own.place.len(&self.core);
         let is_due = if len > 0 { own.is_due(|| len) } else { own.next_turn() % POLLED_TOGETHER == 0 };
         if is_due {
-            self.poll_held(own.place.begin(&self.core, self.name));
+            self.poll_held(own.place.begin(&self.core));
         }
     }
 
@@ -119,15 +124,18 @@ impl Places {
         self.core.visit_silent(round, FREED_PER_CALL, || now);
     }
 
-    /// Frees all that is ready on the table's shelves.
+    /// Frees all that is ready on the table's shelves. Does nothing in a destructor, or in a comparison of keys.
     ///
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_all(&self) -> usize {
+        if is_freeing() {
+            return 0;
+        }
         self.take_in(ADOPTED);
         let (mut freed, mut first) = (0, None);
         for own in &self.places {
-            let Some(mut turn) = own.place.begin(&self.core, self.name) else { continue };
+            let Some(mut turn) = own.place.begin(&self.core) else { continue };
             // A panic on one shelf must not keep the others from being polled.
             match catch(|| turn.list().map_or(0, |list| list.poll_own(usize::MAX))) {
                 Ok(more) => freed += more,
@@ -150,7 +158,7 @@ impl Places {
             return 0;
         }
         self.take_in(limit);
-        let turns = || self.places.iter().filter_map(|own| own.place.begin(&self.core, self.name));
+        let turns = || self.places.iter().filter_map(|own| own.place.begin(&self.core));
         for mut turn in turns() {
             if let Some(list) = turn.list() {
                 list.close();
@@ -183,7 +191,7 @@ impl Places {
     }
 
     pub(crate) fn pending(&self) -> usize {
-        self.places.iter().map(|own| own.place.len(&self.core, self.name)).sum()
+        self.places.iter().map(|own| own.place.len(&self.core)).sum()
     }
 
     #[inline(always)]
@@ -216,6 +224,10 @@ impl Places {
 }
 
 impl Watched {
+    fn new(name: usize) -> Self {
+        Self { place: Place::new(name), turns: AtomicUsize::default(), polled: AtomicU64::default() }
+    }
+
     /// The number of this call.
     fn next_turn(&self) -> usize {
         // Relaxed, both: a hint. An increment may be lost.
@@ -252,6 +264,7 @@ mod tests {
 
     /// A tenant that counts the destructors of its objects, and can make them panic.
     #[derive(Default)]
+    #[repr(align(8))]
     struct Freed {
         count: AtomicUsize,
         panics: AtomicBool,
@@ -339,7 +352,7 @@ mod tests {
 
         /// Takes the turns at all shelves.
         fn turns(&self) -> Vec<Turn<'_>> {
-            let place = |own: &CachePadded<Watched>| own.place.begin(&self.places.core, self.places.name);
+            let place = |own: &CachePadded<Watched>| own.place.begin(&self.places.core);
             self.places.places.iter().filter_map(place).collect()
         }
 
@@ -418,6 +431,19 @@ mod tests {
         assert_eq!((scene.freed.count(), Arc::strong_count(&scene.freed)), (1, 2));
     }
 
+    /// The first place's lease has ended when the second one leases the same shelf.
+    #[test]
+    fn a_shelf_has_one_place() {
+        let scene = Scene::new();
+        for place in [0, 1, 2] {
+            scene.places.put(scene.freed.garbage(), place);
+            assert_eq!((scene.places.pending(), scene.domain.core().shelves.iter().count()), (1, 1));
+            assert_eq!(scene.domain.barrier_timeout(Duration::from_secs(20)), Ok(()));
+        }
+        scene.fill();
+        assert_eq!((scene.places.pending(), scene.domain.core().shelves.iter().count()), (PLACES, PLACES));
+    }
+
     /// In a child of a `fork`: the destructor that forked may go on in the turn that it interrupted.
     #[test]
     fn a_shelf_that_is_lost_is_not_counted_and_keeps_its_place() {
@@ -469,9 +495,9 @@ mod tests {
         assert_eq!((scene.places.pending(), scene.places.poll_all(), next.pending()), (0, 0, 1));
         assert!(scene.go().is_none());
         assert_eq!((other.count(), next.pending()), (0, 1));
-        assert!(scene.places.places[0].place.begin(scene.domain.core(), scene.places.name).is_none());
+        assert!(scene.places.places[0].place.begin(scene.domain.core()).is_none());
         other.is_gone.store(true, Ordering::Relaxed);
-        assert!(scene.places.places[0].place.begin(scene.domain.core(), scene.places.name).is_none());
+        assert!(scene.places.places[0].place.begin(scene.domain.core()).is_none());
         assert_eq!(other.count(), 0, "who comes to a shelf of another table runs no destructor");
         assert!(next.evict().is_none());
         assert_eq!(other.count(), 1);

@@ -123,12 +123,13 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
             }
         }
         if let Some(held) = protect(lens, bucket, slot, slots.fence, slots.entry) {
-            // If `Eq` panics, whoever has lent the slot clears it.
-            let held = ManuallyDrop::new(held);
+            // The slot is cleared, also if `Eq` panics, and stays lent.
+            let (clear, held) = (ClearLater(slots.entry.hazard()), ManuallyDrop::new(held));
             if held.get().key.borrow() == key {
+                mem::forget(clear);
                 return Some(ManuallyDrop::into_inner(held));
             }
-            clear_hazard(&slots.entry);
+            drop(clear);
             // `Eq` may have taken the reader away.
             if !busted::is(Variant::VouchedOnce) {
                 slots.vouch();
@@ -529,24 +530,23 @@ impl<K, V, S> Inner<K, V, S> {
         let record = reader.record();
         let [current, _, next] = record.exclusive_hazards();
         reader.vouch();
-        // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq` or a signal handler
+        // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq`
         // within another lookup, or the last user was forgotten. Relaxed: the owner reads its own stores.
-        match record.free_first_hazard() {
-            Some(entry) if current.load(Ordering::Relaxed).is_null() => {
-                let _pinned = ClearLater(current);
-                let protocol = &self.core().protocol;
-                let slots = Slots { entry, current, next, fence: reader.fence(), record, protocol };
-                // SAFETY: the slots were free, and belong to this call until it returns.
-                unsafe { self.search_with(slots, hash, key) }
-            }
-            _ => self.search_with_further_slots(reader, hash, key),
+        if !current.load(Ordering::Relaxed).is_null() {
+            return self.search_in_further_arrays(reader, hash, key);
         }
+        let entry = reader.free_hazard();
+        let _pinned = ClearLater(current);
+        let protocol = &self.core().protocol;
+        let slots = Slots { entry, current, next, fence: reader.fence(), record, protocol };
+        // SAFETY: the slots were free, and belong to this call until it returns.
+        unsafe { self.search_with(slots, hash, key) }
     }
 
-    /// As [`search_unbound`](Inner::search_unbound), when the usual slots are taken.
+    /// As [`search_unbound`](Inner::search_unbound), when the usual slots of arrays are taken.
     #[cold]
     #[inline(never)]
-    fn search_with_further_slots<'a, Q: Eq + ?Sized>(
+    fn search_in_further_arrays<'a, Q: Eq + ?Sized>(
         &'a self,
         reader: &'a Reader,
         hash: u64,
@@ -556,6 +556,7 @@ impl<K, V, S> Inner<K, V, S> {
         K: Borrow<Q>,
     {
         let (current, next) = (Lent(reader.further_hazard()), Lent(reader.further_hazard()));
+        // Last: until it is set, a lookup by the allocator may take the first slot.
         let entry = reader.free_hazard();
         let slots = Slots {
             entry,
@@ -665,7 +666,7 @@ mod tests {
     use crate::rcu::Domain;
     use crate::table::Table;
 
-    /// As in a signal handler, which has interrupted a lookup that has pinned its array and no entry yet.
+    /// As in `Eq`, or after a bound reader that was forgotten.
     #[test]
     fn a_lookup_within_another_one_leaves_its_slots_alone() {
         let domain = Domain::new();

@@ -19,6 +19,8 @@ enum What {
     Array = 2,
 }
 
+/// Aligned, so that [`What`], and the places of a table, can be told apart by addresses in the store.
+#[repr(align(8))]
 pub(crate) struct Store<K, V> {
     pub(crate) arena: Arena<K, V>,
     pub(crate) scrap: Scrap,

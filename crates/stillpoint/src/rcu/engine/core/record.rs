@@ -255,6 +255,18 @@ impl Deref for Slot<'_> {
     }
 }
 
+impl Default for HazardBlock {
+    fn default() -> Self {
+        Self {
+            further: std::array::from_fn(|_| Further::default()),
+            older: ptr::null_mut(),
+            oldest: ptr::null_mut(),
+            newer: OwnPtr::default(),
+            taken: OwnUsize::new(0),
+        }
+    }
+}
+
 impl Default for Record {
     fn default() -> Self {
         Self {
@@ -521,21 +533,26 @@ impl Record {
     #[cold]
     #[inline(never)]
     fn chain(&self) {
-        let newest = self.newest_block();
-        // Relaxed, both: used only by the owner.
-        let mut block = newest.map_or(ptr::null_mut(), |newest| newest.newer.load(Ordering::Relaxed));
-        if block.is_null() {
-            block = Box::into_raw(Box::new(HazardBlock {
-                further: std::array::from_fn(|_| Further::default()),
-                older: self.more.load(Ordering::Relaxed),
-                oldest: self.oldest_block(),
-                newer: OwnPtr::default(),
-                taken: OwnUsize::new(0),
-            }));
+        let mut spare = None;
+        let block = loop {
+            let newest = self.newest_block();
+            // Relaxed, all: used only by the owner.
+            let block = newest.map_or(ptr::null_mut(), |newest| newest.newer.load(Ordering::Relaxed));
+            if !block.is_null() {
+                break block;
+            }
+            let Some(mut new): Option<Box<HazardBlock>> = spare.take() else {
+                spare = Some(Box::default());
+                // The allocator may have called a load, which came here as well: look again.
+                continue;
+            };
+            (new.older, new.oldest) = (self.more.load(Ordering::Relaxed), self.oldest_block());
+            let block = Box::into_raw(new);
             if let Some(newest) = newest {
                 newest.newer.store(block, Ordering::Relaxed);
             }
-        }
+            break block;
+        };
         // SAFETY: it is freed with the record.
         for further in unsafe { &(*block).further } {
             if tsan::is_there() {

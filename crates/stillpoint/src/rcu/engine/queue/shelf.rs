@@ -51,7 +51,7 @@ pub(crate) struct Shelf {
     polled: AtomicU64,
     /// Whether the owner's thread has ended, and nobody has taken its place. Then the slot is claimed for whoever clears this.
     is_vacant: AtomicBool,
-    /// The address of the tenant, if there is a lease. Written with the lock.
+    /// The name of the tenant and its place, if there is a lease: see [`name_of`]. Written with the lock.
     tenant: AtomicUsize,
     /// Whether the tenant has gone while another thread had the turn: then that thread clears up.
     is_abandoned: AtomicBool,
@@ -89,9 +89,11 @@ struct Lease {
     claim: Claim<Shelf>,
 }
 
-/// Tells tenants apart that exist at the same time.
-pub(crate) fn name_of(tenant: &Arc<dyn Tenant>) -> usize {
-    Arc::as_ptr(tenant).cast::<()>().addr()
+/// Tells the places apart of all tenants that exist at the same time. A shelf has one place: otherwise two places would share one for ever,
+/// once the first has leased it, and then, when that lease has ended, the second. `place` is less than the alignment of the tenant.
+pub(crate) fn name_of(tenant: &Arc<dyn Tenant>, place: usize) -> usize {
+    debug_assert!(place < align_of_val(&**tenant));
+    Arc::as_ptr(tenant).cast::<()>().addr() + place
 }
 
 impl fmt::Debug for Lease {
@@ -241,9 +243,9 @@ impl<'s> Turn<'s> {
         self.content.list.as_mut()
     }
 
-    fn is_of(&self, tenant: usize) -> bool {
+    fn is_of(&self, name: usize) -> bool {
         // Relaxed: the lock orders it.
-        self.shelf.tenant.load(Ordering::Relaxed) == tenant
+        self.shelf.tenant.load(Ordering::Relaxed) == name
     }
 
     /// Frees an empty list with its memory: the owner may be gone. Returns whether the list was empty.
@@ -487,32 +489,40 @@ impl Core {
 }
 
 /// A place of a tenant: where it finds the shelf that it has leased.
-#[derive(Debug, Default)]
-pub(crate) struct Place(AtomicPtr<Shelf>);
+#[derive(Debug)]
+pub(crate) struct Place {
+    shelf: AtomicPtr<Shelf>,
+    /// That of the shelf, as long as this is its place: see [`name_of`].
+    name: usize,
+}
 
 impl Place {
+    pub(crate) fn new(name: usize) -> Self {
+        Self { shelf: AtomicPtr::new(ptr::null_mut()), name }
+    }
+
     /// The shelf that was leased here last. Others may have it by now.
     #[inline]
     fn shelf<'c>(&self, core: &'c Core) -> Option<&'c Shelf> {
         let _ = core;
         // Acquire: pairs with the release in `lease`.
         // SAFETY: null, or a shelf in the registry of the core, which is borrowed.
-        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+        unsafe { self.shelf.load(Ordering::Acquire).as_ref() }
     }
 
     /// Number of objects that wait here.
     #[inline]
-    pub(crate) fn len(&self, core: &Core, tenant: usize) -> usize {
+    pub(crate) fn len(&self, core: &Core) -> usize {
         // Relaxed: a hint.
-        let is_of = |shelf: &&Shelf| shelf.tenant.load(Ordering::Relaxed) == tenant && !shelf.is_lost();
+        let is_of = |shelf: &&Shelf| shelf.tenant.load(Ordering::Relaxed) == self.name && !shelf.is_lost();
         self.shelf(core).filter(is_of).map_or(0, Shelf::len)
     }
 
     /// Takes the turn at the tenant's shelf, unless another thread has it, or there is no lease.
     #[inline]
-    pub(crate) fn begin<'c>(&self, core: &'c Core, tenant: usize) -> Option<Turn<'c>> {
+    pub(crate) fn begin<'c>(&self, core: &'c Core) -> Option<Turn<'c>> {
         let turn = self.shelf(core)?.begin()?;
-        if turn.is_of(tenant) {
+        if turn.is_of(self.name) {
             return Some(turn);
         }
         // The shelf of another tenant, perhaps, which may just be going.
@@ -529,7 +539,7 @@ impl Place {
     ) -> Option<Turn<'c>> {
         let Some(shelf) = self.shelf(core) else { return self.lease(core, None, tenant) };
         match shelf.begin()? {
-            turn if turn.is_of(name_of(tenant)) => Some(turn),
+            turn if turn.is_of(self.name) => Some(turn),
             other => self.lease(core, Some(other), tenant),
         }
     }
@@ -552,7 +562,7 @@ impl Place {
         // The lock of what was seen is held: that shelf is not leased at this place again, which the exchange would lose.
         // Release: pairs with the acquire in `shelf`: the memory of the shelf was made before. Relaxed on failure: nothing is read.
         let is_ours = turn.is_some()
-            && self.0.compare_exchange(before, own, Ordering::Release, Ordering::Relaxed).is_ok();
+            && self.shelf.compare_exchange(before, own, Ordering::Release, Ordering::Relaxed).is_ok();
         if let Some(seen) = seen {
             seen.give_up(core);
         }
@@ -564,7 +574,7 @@ impl Place {
             }
             return None;
         };
-        shelf.tenant.store(name_of(tenant), Ordering::Relaxed);
+        shelf.tenant.store(self.name, Ordering::Relaxed);
         turn.polled(core.protocol.age());
         turn.content.lease = Some(Lease { tenant: Arc::clone(tenant), claim });
         Some(turn)
@@ -575,7 +585,7 @@ impl Place {
     pub(crate) fn evict(&self, core: &Core, tenant: &Arc<dyn Tenant>) -> Option<Panic> {
         let shelf = self.shelf(core)?;
         // Relaxed: a hint, decided below. No other thread begins a lease for this tenant any more.
-        if shelf.tenant.load(Ordering::Relaxed) != name_of(tenant) {
+        if shelf.tenant.load(Ordering::Relaxed) != self.name {
             return None;
         }
         let turn = shelf.begin().or_else(|| {
@@ -586,7 +596,7 @@ impl Place {
             shelf.begin()
         });
         let mut turn = turn?;
-        if !turn.is_of(name_of(tenant)) {
+        if !turn.is_of(self.name) {
             turn.give_up(core);
             return None;
         }
