@@ -12,4 +12,5 @@ mod complete;
 mod door;
 mod examples;
 mod generic;
+mod methods;
 mod plain;

@@ -51,6 +51,8 @@ fn every_kind_of_reader_finds_the_same() {
         assert_eq!(lookup.get(&key).map(|entry| entry.key().clone()), expected.map(|_| key.clone()));
         assert_eq!(lookup.pin().get(key.as_str()).copied(), expected);
         assert_eq!(table.within(&pin).get(key.as_str()).copied(), expected);
+        let pair = table.within(&pin).get_key_value(key.as_str()).map(|(own, value)| (own.clone(), *value));
+        assert_eq!(pair, expected.map(|value| (key.clone(), value)));
         assert_eq!(table.within(&qsbr).get(key.as_str()).copied(), expected);
     }
     let keys: [String; 32] = std::array::from_fn(|at| (at * 20).to_string());

@@ -137,6 +137,8 @@ fn a_handle_outlives_whoever_made_it() {
     assert_eq!(entry.value, 3);
     drop(entry);
     drop(lookup);
+    assert!(handle.offline() && !handle.offline());
+    assert!(handle.reader().contains_key(&3) && handle.offline(), "a lookup brings the reader back");
     drop(handle);
     assert_eq!(census.alive(), 0);
 }
