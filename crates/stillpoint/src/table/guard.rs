@@ -267,6 +267,7 @@ where
     /// # Errors
     /// When the table is full, and no spare slot is left: the new pair is handed back.
     #[track_caller]
+    #[doc(alias = "get_mut")]
     pub fn update<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnMut(&V) -> V) -> Replaced<'g, K, V, S>
     where
         K: Borrow<Q> + Clone,
@@ -280,6 +281,7 @@ where
     /// # Errors
     /// When the table is full: the pair is handed back.
     #[track_caller]
+    #[doc(alias = "entry")]
     pub fn update_or_insert(&self, key: K, update: impl FnMut(&V) -> V, value: V) -> Result<&V, Full<K, V>> {
         self.update_or_insert_with(key, update, || value)
     }

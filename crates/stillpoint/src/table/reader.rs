@@ -396,6 +396,7 @@ where
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
     #[track_caller]
+    #[doc(alias = "get_mut")]
     pub fn update<Q: Hash + Eq + ?Sized>(
         &mut self,
         key: &Q,
@@ -433,6 +434,7 @@ where
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
     #[track_caller]
+    #[doc(alias = "entry")]
     pub fn update_or_insert(
         &mut self,
         key: K,

@@ -53,6 +53,22 @@ impl<K: Send + Sync + 'static> Set<K> {
     pub fn new() -> Self {
         Table::new().into()
     }
+
+    /// An empty set of the [default domain](crate::rcu::default_domain), with memory for this many keys: see
+    /// [`Table::with_capacity_in`].
+    ///
+    /// # Panics
+    /// As [`Table::with_capacity`].
+    ///
+    /// ```
+    /// use stillpoint::table::Set;
+    ///
+    /// let seen: Set<u64> = Set::with_capacity(10_000);
+    /// assert!(seen.insert(7).expect("there is memory") && seen.contains_key(&7));
+    /// ```
+    pub fn with_capacity(keys: usize) -> Self {
+        Table::with_capacity(keys).into()
+    }
 }
 
 impl<K: Send + Sync + 'static> Default for Set<K> {
@@ -78,6 +94,14 @@ impl<K: Send + Sync + 'static> Set<K> {
     /// As [`Table::new_in`].
     pub fn new_in(domain: &Domain) -> Self {
         Table::new_in(domain).into()
+    }
+
+    /// An empty set of `domain`, with memory for this many keys: see [`Table::with_capacity_in`].
+    ///
+    /// # Panics
+    /// As [`Table::with_capacity_in`].
+    pub fn with_capacity_in(domain: &Domain, keys: usize) -> Self {
+        Table::with_capacity_in(domain, keys).into()
     }
 }
 

@@ -116,7 +116,7 @@ fn a_set_keeps_the_key_that_it_has() {
 #[test]
 fn no_value_costs_nothing() {
     let keys = 10_000;
-    let set = Set::<u64>::from(Table::with_capacity_in(&Domain::new(), keys));
+    let set = Set::<u64>::with_capacity_in(&Domain::new(), keys);
     let with_values = Table::<u64, u64>::with_capacity_in(&Domain::new(), keys);
     assert_eq!(with_values.stats().bytes - set.stats().bytes, 8 * (keys + 1024 + 65));
 }
