@@ -26,7 +26,7 @@ use sanitizing::*;
 fn runs(name: &str) {
     let source = root().join("tests/c").join(name).with_extension("c");
     for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
-        for flags in [&["-O2", "-g"][..], &["-O2", "-g", "-DSTILL_CHECKED"]] {
+        for flags in [&["-O2"][..], &["-O2", "-DSTILL_CHECKED"]] {
             compiled_and_run(compiler, &source, flags, &format!("{name}-{}-{}", compiler.name, flags.len()));
         }
     }
@@ -124,9 +124,7 @@ fn pool() {
 #[test]
 fn no_call_needs_memory() {
     let source = root().join("tests/c/memory.c");
-    for (flags, program) in
-        [(&["-O2", "-g"][..], "memory"), (&["-O2", "-g", "-DSTILL_CHECKED"], "memory-checked")]
-    {
+    for (flags, program) in [(&["-O2"][..], "memory"), (&["-O2", "-DSTILL_CHECKED"], "memory-checked")] {
         println!("{}", compiled_and_run(CC, &source, flags, program));
     }
 }

@@ -50,7 +50,7 @@ const DPDK_LIBRARIES: [&str; 5] = ["-lrte_hash", "-lrte_lpm", "-lrte_mempool", "
 fn runs_by(compiler: Compiler, name: &str, flags: &[&str]) {
     let drop_in = drop_in();
     let program = |with: &str| format!("{name}-{}-{}-{with}", compiler.name, flags.len());
-    let mut all = vec!["-O2", "-g", &drop_in];
+    let mut all = vec!["-O2", &drop_in];
     all.extend(flags);
     compiled_and_run(compiler, &source(name), &all, &program("alone"));
     let Some(dpdk) = dpdk() else { return };
@@ -139,7 +139,7 @@ fn the_layout_is_that_of_dpdk() {
 fn runs_in_dpdk(name: &str) {
     let Some(dpdk) = dpdk() else { return };
     let drop_in = drop_in();
-    let mut flags = vec!["-O2", "-g", &drop_in];
+    let mut flags = vec!["-O2", &drop_in];
     flags.extend(dpdk.iter().map(String::as_str));
     flags.extend(["-Wl,--no-as-needed"].iter().chain(&DPDK_LIBRARIES).chain(&["-Wl,--as-needed"]));
     println!("{}", compiled_and_run(CC, &source(name), &flags, name));

@@ -41,7 +41,7 @@ fn compiled_from(
     program: &str,
 ) -> PathBuf {
     let include = format!("-I{}", prefix().join("include/stillpoint/liburcu").display());
-    linked(compiler, source, &[&["-O2", "-g", &include], flags].concat(), libraries, program)
+    linked(compiler, source, &[&["-O2", &include], flags].concat(), libraries, program)
 }
 
 /// Runs a program in these flavours, with functions and with inline code, and in one of the flavours also as C++.
@@ -387,6 +387,7 @@ fn sanitizers_find_nothing() {
         for flavour in ["MEMB", "QSBR", "BP"] {
             let flags = [
                 &format!("-DFLAVOUR_{flavour}"),
+                "-g",
                 "-fsanitize=address,undefined",
                 "-fno-sanitize-recover=all",
             ];
@@ -418,11 +419,11 @@ fn the_thread_sanitizer_finds_races_and_no_others() {
     for flavour in FLAVOURS {
         let define = format!("-DFLAVOUR_{flavour}");
         for (number, way) in WAYS.into_iter().enumerate() {
-            let flags = [&*define, way, "-fsanitize=thread"];
+            let flags = [&*define, way, "-g", "-fsanitize=thread"];
             let program = compiled(CC, "races", &flags, &[], &format!("races-{flavour}-{number}"));
             succeeds(&program, &Command::new(&program).output().unwrap());
         }
-        let flags = [&*define, "-DEARLY", "-fsanitize=thread"];
+        let flags = [&*define, "-DEARLY", "-g", "-fsanitize=thread"];
         let program = compiled(CC, "races", &flags, &[], &format!("races-{flavour}-early"));
         let output = Command::new(&program).output().unwrap();
         assert!(
@@ -433,7 +434,7 @@ fn the_thread_sanitizer_finds_races_and_no_others() {
     }
     for name in ["callbacks", "defer", "stress"] {
         for flavour in ["MEMB", "QSBR"] {
-            let flags = [&format!("-DFLAVOUR_{flavour}"), "-fsanitize=thread"];
+            let flags = [&format!("-DFLAVOUR_{flavour}"), "-g", "-fsanitize=thread"];
             let program = compiled(CC, name, &flags, &[], &format!("{name}-{flavour}-tsan"));
             succeeds(&program, &Command::new(&program).output().unwrap());
         }

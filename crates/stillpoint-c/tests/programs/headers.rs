@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::programs::{place, prefix, root, said, Compiler, COMPILERS, LIBRARIES};
+use crate::programs::{fast_linker, place, prefix, root, said, Compiler, COMPILERS, LIBRARIES};
 use crate::run::compiled_and_run;
 
 /// Compiles the program at the beginning of a header, unchanged, with every installed compiler of its language, and runs it. The program
@@ -59,13 +59,14 @@ pub(crate) fn with_broken_header(
     let include = broken_headers((header, from, to), &number.to_string());
     let built = include.join("program");
     let output = Command::new(compiler.name)
-        .args(["-x", compiler.language, compiler.standard, "-D_GNU_SOURCE", "-O1", "-g", "-pthread"])
+        .args(["-x", compiler.language, compiler.standard, "-D_GNU_SOURCE", "-O1", "-pthread"])
         .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I"])
         .arg(&include)
         .arg(source)
         .args(["-x", "none"])
         .arg(prefix().join("lib/libstillpoint.a"))
         .args(LIBRARIES)
+        .args(fast_linker())
         .arg("-o")
         .arg(&built)
         .output()

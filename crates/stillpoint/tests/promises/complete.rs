@@ -139,7 +139,7 @@ fn each_public_type_is_in_the_glossary() {
 /// The functions in which the compiler finds an error, in those programs in `compile_fail` whose names begin like this.
 fn refused(beginning: &str) -> BTreeSet<String> {
     let mut refused = BTreeSet::new();
-    for program in files(&folder("tests/compile_fail")) {
+    for program in files(&folder("../stillpoint-structures/tests/compile_fail")) {
         let name = program.file_name().expect("it has a name").to_string_lossy().into_owned();
         if !name.starts_with(beginning) {
             continue;

@@ -386,6 +386,40 @@ mod tests {
         assert_eq!(scene.freed.count(), PLACES + 1);
     }
 
+    /// Hints tell threads apart, and are no places. The second entry finds the first shelf taken.
+    #[test]
+    fn a_hint_may_be_any_number() {
+        for hint in [0, PLACES, 100 * PLACES + 1, usize::MAX] {
+            let scene = Scene::new();
+            let own =
+                || scene.places.places[hint % PLACES].place.begin(&scene.places.core, scene.places.name);
+            scene.places.put(scene.freed.garbage(), hint);
+            let turn = own().expect("the lease has begun");
+            scene.places.put_and_poll(scene.freed.garbage(), hint);
+            assert_eq!((turn.len(), scene.places.pending()), (1, 2), "{hint}");
+            drop(turn);
+            while scene.freed.count() < 4 {
+                scene.places.put_and_poll(scene.freed.garbage(), hint);
+                scene.places.poll(hint);
+            }
+        }
+    }
+
+    /// A poll costs a writer that has removed nothing no look at the clock.
+    #[test]
+    fn where_nothing_waits_a_poll_reads_no_clock() {
+        let scene = Scene::new();
+        (0..3 * POLLED_TOGETHER).for_each(|_| scene.places.poll(0));
+        assert_eq!(scene.places.places[0].polled.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_a_writer_removes_is_freed_by_its_removals() {
+        let scene = Scene::new();
+        (0..8 * Pace::DEFAULT.batch).for_each(|_| scene.places.put_and_poll(scene.freed.garbage(), 0));
+        assert!(scene.freed.count() > 0);
+    }
+
     /// Every object is freed, although each destructor panics; the first panic is handed back.
     #[test]
     fn a_table_that_goes_frees_what_is_left_anywhere() {

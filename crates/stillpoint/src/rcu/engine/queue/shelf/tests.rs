@@ -368,6 +368,24 @@ fn a_retirement_without_room_visits_a_share_of_the_lists() {
     drop(guard);
 }
 
+/// Where there are few lists, none is visited twice.
+#[test]
+fn a_retirement_without_room_looks_at_each_list_once() {
+    let mut scene = Scene::new();
+    let domain = scene.domain.clone();
+    let (reader, cell) = (domain.reader(), domain.cell(0));
+    let held = cell.protect(&reader);
+    let garbage = scene.garbage(&cell);
+    scene.own.put(domain.core(), garbage);
+    let round = Round::default();
+    for _ in 0..3 {
+        let (steps, freed) = stillpoint_sys::work::steps_of(|| domain.core().pass_by_for_room(&round));
+        assert!(steps <= 100 && freed == 0, "{steps} steps");
+    }
+    drop(held);
+    assert_eq!(domain.core().pass_by_for_room(&round), 1);
+}
+
 /// A visitor of the parent had locked a place when its owner gave it back. The visitor does not exist in the child.
 #[test]
 fn a_place_that_was_free_and_locked_at_a_fork_is_given_up() {

@@ -5,8 +5,11 @@
 //! test compiles the twins as a part of itself, and trybuild compiles the programs, for which `cfg(test)` does not hold. Most
 //! programs have one mark, on the line that is refused.
 //!
+//! The programs use all of `stillpoint`, and `stillpoint-structures`. They are here because trybuild builds what the tests of the package
+//! depend on, twice: for the tests of `stillpoint`, that is five times as much.
+//!
 //! The messages are those of the compiler that the project is developed with. After an update of the compiler, run
-//! `TRYBUILD=overwrite cargo test -p stillpoint --test compile_fail`, and read the difference.
+//! `TRYBUILD=overwrite cargo test -p stillpoint-structures --test compile_fail`, and read the difference.
 
 #![cfg(not(any(stillpoint_loom, miri)))]
 
