@@ -391,8 +391,7 @@ mod tests {
     fn a_hint_may_be_any_number() {
         for hint in [0, PLACES, 100 * PLACES + 1, usize::MAX] {
             let scene = Scene::new();
-            let own =
-                || scene.places.places[hint % PLACES].place.begin(&scene.places.core, scene.places.name);
+            let own = || scene.places.places[hint % PLACES].place.begin(&scene.places.core);
             scene.places.put(scene.freed.garbage(), hint);
             let turn = own().expect("the lease has begun");
             scene.places.put_and_poll(scene.freed.garbage(), hint);

@@ -379,11 +379,11 @@ fn a_retirement_without_room_looks_at_each_list_once() {
     scene.own.put(domain.core(), garbage);
     let round = Round::default();
     for _ in 0..3 {
-        let (steps, freed) = stillpoint_sys::work::steps_of(|| domain.core().pass_by_for_room(&round));
+        let (steps, freed) = stillpoint_sys::work::steps_of(|| domain.core().visit_for_room(&round));
         assert!(steps <= 100 && freed == 0, "{steps} steps");
     }
     drop(held);
-    assert_eq!(domain.core().pass_by_for_room(&round), 1);
+    assert_eq!(domain.core().visit_for_room(&round), 1);
 }
 
 /// A visitor of the parent had locked a place when its owner gave it back. The visitor does not exist in the child.
