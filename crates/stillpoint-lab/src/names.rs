@@ -94,7 +94,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "stillpoint/get",
-        "the same by a call for each lookup that binds no reader, as Table::get and RcuCell::get do",
+        "each lookup protects what it looks at, by a reader that is bound to nothing, as Table::get and RcuCell::get do",
     ),
     (
         "stillpoint/guard",
@@ -179,6 +179,8 @@ const WORDS: &[(&str, &str)] = &[
         "stillpoint/table+get",
         "stillpoint::table, by Table::get, with the reader of the thread in the default domain",
     ),
+    // In results of older versions.
+    ("stillpoint/table+bind", "stillpoint::table, with the reader bound to the table for each lookup"),
     ("dpdk/rte_hash", "DPDK's hash table, lock-free"),
     ("papaya+guard", "papaya's hash table, pinned once for all lookups"),
     ("dashmap", "a hash table in shards behind locks"),
