@@ -42,7 +42,7 @@ impl<K, V> Store<K, V> {
         Self { arena, scrap: Scrap::default(), first, is_gone: AtomicBool::new(false) }
     }
 
-    /// What garbage belongs to that needs the lease of a shelf: the address of the store, and what it is. Never the address alone, which
+    /// What garbage belongs to that needs the lease of a shelf: the address of the store, and what it is. Never just the address, which
     /// garbage with a reference count of its own belongs to.
     fn context(&self, what: What) -> *const () {
         ptr::from_ref(self).cast::<u8>().wrapping_add(what as usize).cast()

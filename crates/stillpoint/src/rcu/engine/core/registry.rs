@@ -131,7 +131,8 @@ impl<T: Default> Registry<T> {
 
     /// Appends a chunk, or another thread does.
     fn append(&self) {
-        let (number, begin) = (self.chunks().count(), self.chunks().last().map_or(0, Chunk::end));
+        let number = self.chunks().count();
+        let begin = if number > 0 { 1 << (number - 1) } else { 0 };
         let chunk = Box::into_raw(Box::new(Chunk::new(begin)));
         // Release: publishes the chunk, for the acquire in `chunk`. Relaxed on failure: the next walk acquires.
         if self.chunks[number]
@@ -317,10 +318,6 @@ impl<'r, T> Iterator for Claimed<'r, T> {
 }
 
 impl<T> Chunk<T> {
-    fn end(&self) -> usize {
-        self.begin + self.words.len()
-    }
-
     /// Number of slots in each block.
     fn block_len(&self) -> usize {
         if self.begin == 0 {
