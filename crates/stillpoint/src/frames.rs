@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Waking,
     /// A call that frees objects, one after the other.
     Freeing,
+    /// A function that makes the value of a table's entry.
+    Making,
 }
 
 /// The first field of a struct on the stack that is in the list from [`enter`](Frame::enter) to [`leave`](Frame::leave). Frames leave in
@@ -70,6 +72,24 @@ impl Frame {
         // From here on, a signal handler does not find the frame: what it has left there before this is seen.
         compiler_fence(Ordering::SeqCst);
     }
+}
+
+/// Runs a function within a frame of this kind.
+#[inline(always)]
+pub(crate) fn within<R>(kind: Kind, function: impl FnOnce() -> R) -> R {
+    struct Leave<'f>(&'f Frame);
+
+    impl Drop for Leave<'_> {
+        #[inline(always)]
+        fn drop(&mut self) {
+            self.0.leave();
+        }
+    }
+
+    let frame = Frame::new(kind);
+    frame.enter(&frame);
+    let _leave = Leave(&frame);
+    function()
 }
 
 /// Whether the thread has no frame of any kind.

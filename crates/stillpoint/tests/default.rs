@@ -86,7 +86,7 @@ fn a_table_of_the_default_domain_makes_no_reader_of_its_own() {
     drop(rcu::pin());
     let readers = Arc::new(AtomicUsize::new(0));
     let before = rcu::default_domain().stats().readers;
-    let table = Table::from_iter([(1, Readers(Arc::clone(&readers)))]);
+    let table = Table::from([(1, Readers(Arc::clone(&readers)))]);
     assert_eq!(format!("{table:?}"), "{1: seen}");
     assert!((1..=before).contains(&readers.load(Ordering::Relaxed)), "{readers:?} and not {before}");
 }

@@ -52,11 +52,11 @@ fn whatever_a_thread_loads_it_vouches() {
             turns.for_each(|()| assert!(table.pin().get(&2).is_none()));
         }),
         ("a handle of a table, with the key", |turns| {
-            let mut handle = Arc::new(Table::from_iter([(1, 1)])).handle();
+            let mut handle = Arc::new(Table::from([(1, 1)])).handle();
             turns.for_each(|()| drop(handle.reader().get(&1).expect("it is there")));
         }),
         ("a handle of a table, without the key", |turns| {
-            let mut handle = Arc::new(Table::from_iter([(1, 1)])).handle();
+            let mut handle = Arc::new(Table::from([(1, 1)])).handle();
             turns.for_each(|()| assert!(handle.reader().get(&2).is_none()));
         }),
         ("a thread that goes offline", |turns| {

@@ -119,7 +119,7 @@ impl Cache {
             let timer =
                 Key::from_bits(entry.timer.load(Ordering::Relaxed)).expect("the number is that of a key");
             assert_eq!(wheel.cancel(timer), Some(*key), "an entry has a timer as long as it is in the table");
-            assert!(pages.remove_if(key, |_, _| true).is_some());
+            assert!(matches!(pages.remove_if(key, |_, _| true), Ok(Some(_))));
             self.evicted.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -132,8 +132,7 @@ impl Cache {
         let progress = wheel.poll(now, Limit::NONE, |wheel, expired| {
             let key = expired.into_value().expect("it fires once");
             let is_over = |entry: &Entry| entry.deadline.load(Ordering::Relaxed) <= now;
-            if pages.remove_if(&key, |_, entry| is_over(entry)).is_none() {
-                let entry = pages.get(&key).expect("an entry is in the table as long as it has a timer");
+            if let Err((_, entry)) = pages.remove_if(&key, |_, entry| is_over(entry)) {
                 let timer = wheel.add(entry.deadline.load(Ordering::Relaxed), key).expect("there is memory");
                 entry.timer.store(timer.to_bits(), Ordering::Relaxed); // under the lock
             }

@@ -78,7 +78,7 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     }
 }
 
-pub(super) type View<'g, K, S, R> = TableGuard<'g, K, Word, S, R>;
+pub(super) type View<'g, K, S, R> = TableGuard<'g, K, Word, S, &'g R>;
 /// The place where C wants a value.
 pub(super) type Place = MaybeUninit<*mut c_void>;
 

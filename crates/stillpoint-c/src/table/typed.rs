@@ -92,7 +92,7 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
         let view = self.table.within(region);
         let is_it = |_: &K, there: &Word| there.0 == value.0;
         // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
-        unsafe { K::with(key, self.bytes, |key| view.remove_if(key, is_it).is_some()) }
+        unsafe { K::with(key, self.bytes, |key| matches!(view.remove_if(key, is_it), Ok(Some(_)))) }
     }
 
     fn each_within<R: Region>(

@@ -226,7 +226,7 @@ impl<'w> Writing<'w> {
         let mut lookup = self.world.table.reader(&mut reader);
         let old = lookup.remove_if(&self.world.key(key), |_, content| content.version % 2 == 0);
         self.counts.add(Event::RemovedIf);
-        if let Some(old) = old {
+        if let Ok(Some(old)) = old {
             if old.version % 2 != 0 {
                 self.find(|| {
                     format!(

@@ -3,6 +3,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::domain::Domain;
@@ -194,23 +195,9 @@ impl<T: Send + Sync + 'static> Retired<T> {
             drop(self.take_object());
             return Ok(());
         };
-        let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
-        if let Err(cause) = core.wait_for(token, limit) {
+        if let Err(cause) = wait_until_free(&core, token, self.parts.object.as_ptr().addr(), limit) {
             return Err(RetireError { retired: self, cause });
-        }
-        let mut patience = Patience::new();
-        while !self.is_free() {
-            if core.protocol.hazards_of_caller().contains(&self.parts.object.as_ptr().addr()) {
-                let cause = SynchronizeError::would_deadlock(&core, ReaderKind::ProtectedLoad);
-                return Err(RetireError { retired: self, cause });
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let cause = SynchronizeError::pinned(&core, 1);
-                return Err(RetireError { retired: self, cause });
-            }
-            patience.wait(core.event(), Next::Release, deadline, || false);
         }
         drop(self.take_object());
         Ok(())
@@ -289,6 +276,28 @@ pub(crate) fn is_free(core: &Core, token: u64, address: usize) -> bool {
         core.protocol.gather_hazards(&mut hazards);
         hazards.binary_search(&address).is_err()
     }
+}
+
+/// Waits until [`is_free`] is true, for at most `limit`.
+pub(crate) fn wait_until_free(
+    core: &Arc<Core>,
+    token: u64,
+    address: usize,
+    limit: Option<Duration>,
+) -> Result<(), SynchronizeError> {
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    core.wait_for(token, limit)?;
+    let mut patience = Patience::new();
+    while !is_free(core, token, address) {
+        if core.protocol.hazards_of_caller().contains(&address) {
+            return Err(SynchronizeError::would_deadlock(core, ReaderKind::ProtectedLoad));
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(SynchronizeError::pinned(core, 1));
+        }
+        patience.wait(core.event(), Next::Release, deadline, || false);
+    }
+    Ok(())
 }
 
 impl<T: Send + Sync + 'static> Parts<T> {

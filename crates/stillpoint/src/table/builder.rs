@@ -34,7 +34,7 @@ pub struct TableBuilder<K, V, S = RandomState> {
     entries: PhantomData<fn(K, V)>,
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
+impl<K, V> Table<K, V> {
     /// As [`new_in`](Table::new_in), with a choice of capacity, limit, hasher and background reclaimer.
     ///
     /// ```

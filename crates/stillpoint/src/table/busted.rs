@@ -12,6 +12,7 @@ stillpoint_sys::variants! {
     MarkLate = "mark-late": "The mover marks the old bucket as moved after it has cleared it.",
     IgnoreMark = "ignore-mark": "A reader does not follow the mark of a moved bucket.",
     NextNotPinned = "next-not-pinned": "The next array is read without being pinned in a slot.",
+    EntryNotPinned = "entry-not-pinned": "A write that returns its entry does not pin it under the lock.",
     ArrayNotPinned = "array-not-pinned": "A lookup of a reader that is not bound does not pin the array.",
     TagLoadRelaxed = "tag-load-relaxed": "The tags are loaded with relaxed ordering, not acquire.",
     EntryLoadRelaxed = "entry-load-relaxed": "Readers in a region load the word with relaxed ordering, not acquire.",

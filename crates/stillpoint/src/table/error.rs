@@ -1,5 +1,7 @@
 use std::fmt;
 
+use super::engine::change::NotMade;
+
 /// The table is full. The key and the value are handed back.
 ///
 /// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that are not freed
@@ -54,6 +56,79 @@ impl<K, V> fmt::Display for Full<K, V> {
 }
 
 impl<K, V> std::error::Error for Full<K, V> {}
+
+/// Why [`Table::update_owned`](super::Table::update_owned) did not replace an entry. Nothing is lost.
+#[derive(Clone, PartialEq, Eq)]
+pub enum UpdateError<K, V> {
+    /// The key is not in the table, and is handed back.
+    Absent(K),
+    /// The table is full.
+    Full(Full<K, V>),
+}
+
+impl<K, V> fmt::Debug for UpdateError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(_) => f.debug_struct("Absent").finish_non_exhaustive(),
+            Self::Full(full) => full.fmt(f),
+        }
+    }
+}
+
+impl<K, V> fmt::Display for UpdateError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(_) => {
+                f.write_str("the key is not in the table: insert it, or use `update_or_insert`")
+            }
+            Self::Full(full) => full.fmt(f),
+        }
+    }
+}
+
+impl<K, V> std::error::Error for UpdateError<K, V> {}
+
+impl<K, V> From<NotMade<K, V>> for InitError<K, V> {
+    fn from(why: NotMade<K, V>) -> Self {
+        match why {
+            NotMade::NoRoom(key, value) => Self::Full(Full(key, value)),
+            NotMade::MustNotWait(key) => Self::WouldDeadlock(key),
+        }
+    }
+}
+
+/// Why [`Table::get_or_init`](super::Table::get_or_init) returns no entry. Nothing is lost.
+#[derive(Clone, PartialEq, Eq)]
+pub enum InitError<K, V> {
+    /// Another call makes the value of this key, and this one must not wait for it, since it could wait for ever: it comes from the
+    /// function of a `get_or_init`, from foreign code that the library runs, or from within a region of the table's domain.
+    WouldDeadlock(K),
+    /// The table is full.
+    Full(Full<K, V>),
+}
+
+impl<K, V> fmt::Debug for InitError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldDeadlock(_) => f.debug_struct("WouldDeadlock").finish_non_exhaustive(),
+            Self::Full(full) => full.fmt(f),
+        }
+    }
+}
+
+impl<K, V> fmt::Display for InitError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldDeadlock(_) => f.write_str(
+                "another call makes the value of this key, and this thread must not wait for it: call `get_or_init` outside of the \
+                 function of another `get_or_init`, of destructors and callbacks, and of regions, or use `get_or_insert_with`",
+            ),
+            Self::Full(full) => full.fmt(f),
+        }
+    }
+}
+
+impl<K, V> std::error::Error for InitError<K, V> {}
 
 /// There is no memory for a table of this size, or the size is above the limit: a table has at most 2³² − 66 entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

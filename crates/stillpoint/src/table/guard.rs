@@ -1,6 +1,7 @@
-use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+
+use equivalent::Equivalent;
 
 use super::compute::{Compute, TryInsertError};
 use super::engine::arena::{Lens, Pair};
@@ -8,8 +9,9 @@ use super::engine::array::View;
 use super::engine::change::{Deciding, Found, InRegion, Operation, Seen};
 use super::engine::search::{search, search_many};
 use super::engine::Inner;
-use super::error::Full;
+use super::error::{Full, UpdateError};
 use super::iter::Iter;
+use super::methods::deciding;
 use super::removed::{Removed, Replaced};
 use super::table::Table;
 use super::RandomState;
@@ -58,15 +60,14 @@ use crate::rcu::{self, Guard, Region};
 /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
 /// ```
 #[must_use = "the region ends when the guard is dropped, if the guard began it"]
-pub struct TableGuard<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState, R = Guard<'g>>
-{
+pub struct TableGuard<'g, K, V, S = RandomState, R = Guard<'g>> {
     inner: &'g Inner<K, V, S>,
     lens: Lens<'g, K, V>,
     view: View<'g>,
     region: R,
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
+impl<K, V, S> Table<K, V, S> {
     /// Access to the table in a region of the caller: a guard, or a QSBR reader between two quiescent states. The
     /// domain is checked here, not at each lookup.
     ///
@@ -114,7 +115,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 }
 
-impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> TableGuard<'g, K, V, S, R> {
+impl<'g, K, V, S, R: Region> TableGuard<'g, K, V, S, R> {
     /// # Safety
     /// The region is of the table's domain.
     #[inline(always)]
@@ -125,79 +126,103 @@ impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Table
     }
 }
 
-impl<'g, K, V, S, R> TableGuard<'g, K, V, S, R>
+/// The methods of a guard whose results live for `$life`: as long as the region that the guard borrows, or, if it owns its region, as the
+/// borrow of the guard.
+macro_rules! in_region {
+    ($life:lifetime, $region:ty $(, $parameter:ident)?) => {
+        impl<'g, K, V, S $(, $parameter: Region)?> TableGuard<'g, K, V, S, $region>
+        where
+            K: Hash + Eq,
+            S: BuildHasher,
+        {
+            /// Looks a key up.
+            #[inline(always)]
+            pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&$life V> {
+                self.get_hashed(self.inner.hash(key), key)
+            }
+
+            /// As [`get`](TableGuard::get), with the [hash](Table::hash) of the key. With any other hash, the key is not found.
+            #[inline(always)]
+            pub fn get_hashed<Q: Equivalent<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<&$life V> {
+                // SAFETY: the view was taken in this region.
+                unsafe { search(self.lens, self.view, hash, key) }.map(|pair| &pair.value)
+            }
+
+            /// Looks a key up, and returns the key in the table as well.
+            #[inline]
+            pub fn get_key_value<Q: Hash + Equivalent<K> + ?Sized>(
+                &self,
+                key: &Q,
+            ) -> Option<(&$life K, &$life V)> {
+                // SAFETY: the view was taken in this region.
+                let pair = unsafe { search(self.lens, self.view, self.inner.hash(key), key) }?;
+                Some((&pair.key, &pair.value))
+            }
+
+            /// Looks up several keys at once, so that their cache misses overlap. In a large table, 32 keys take between a
+            /// third and a half of the time of 32 single lookups.
+            #[inline]
+            pub fn get_many<Q: Hash + Equivalent<K>, const N: usize>(
+                &self,
+                keys: &[Q; N],
+            ) -> [Option<&$life V>; N] {
+                let hashes = self.inner.hashes(keys);
+                // SAFETY: the view was taken in this region.
+                unsafe { search_many(self.lens, self.view, hashes, |at| &keys[at]) }
+                    .map(|pair| Some(&pair?.value))
+            }
+
+            /// Every entry, in arbitrary order.
+            ///
+            /// An entry that is in the table from beginning to end is seen exactly once. An entry that is inserted, removed or
+            /// replaced meanwhile may or may not be seen. A key that is removed and inserted again may be seen twice.
+            pub fn iter(&self) -> Iter<$life, K, V, S> {
+                // SAFETY: the region lasts as long as the result.
+                unsafe { Iter::new(self.inner) }
+            }
+
+            /// Every key; see [`iter`](TableGuard::iter).
+            pub fn keys(&self) -> impl Iterator<Item = &$life K> {
+                self.iter().map(|(key, _)| key)
+            }
+
+            /// Every value; see [`iter`](TableGuard::iter).
+            pub fn values(&self) -> impl Iterator<Item = &$life V> {
+                self.iter().map(|(_, value)| value)
+            }
+
+            #[inline(always)]
+            fn finder(&self) -> (&'g Inner<K, V, S>, InRegion<$life, K, V>) {
+                // SAFETY: the view was taken in this region, which lasts as long as the results.
+                (self.inner, unsafe { InRegion::new(self.lens, self.view) })
+            }
+
+            deciding!(pub self, [&self], 'g, &$life V = Seen::value, (&$life K, &$life V) = Seen::key_value);
+        }
+    };
+}
+
+in_region!('g, &'g R, R);
+in_region!('_, Guard<'g>);
+
+impl<K, V, S, R> TableGuard<'_, K, V, S, R>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
     R: Region,
 {
-    /// Looks a key up.
-    #[inline(always)]
-    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-    {
-        // SAFETY: the view was taken in this region.
-        unsafe { search(self.lens, self.view, self.inner.hash(key), key) }.map(|pair| &pair.value)
-    }
-
-    /// Looks a key up, and returns the key in the table as well.
-    #[inline]
-    pub fn get_key_value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
-    where
-        K: Borrow<Q>,
-    {
-        // SAFETY: the view was taken in this region.
-        let pair = unsafe { search(self.lens, self.view, self.inner.hash(key), key) }?;
-        Some((&pair.key, &pair.value))
-    }
-
     /// Whether the key is in the table.
     #[inline(always)]
-    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.get(key).is_some()
-    }
-
-    /// Looks up several keys at once, so that their cache misses overlap. In a large table, 32 keys take between a
-    /// third and a half of the time of 32 single lookups.
-    #[inline]
-    pub fn get_many<Q: Hash + Eq, const N: usize>(&self, keys: &[Q; N]) -> [Option<&V>; N]
-    where
-        K: Borrow<Q>,
-    {
-        let hashes = self.inner.hashes(keys);
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         // SAFETY: the view was taken in this region.
-        unsafe { search_many(self.lens, self.view, hashes, |at| &keys[at]) }.map(|pair| Some(&pair?.value))
-    }
-
-    /// Every entry, in arbitrary order.
-    ///
-    /// An entry that is in the table from beginning to end is seen exactly once. An entry that is inserted, removed or
-    /// replaced meanwhile may or may not be seen. A key that is removed and inserted again may be seen twice.
-    pub fn iter(&self) -> Iter<'_, K, V, S> {
-        // SAFETY: the guard's region lasts as long as the result, which borrows the guard.
-        unsafe { Iter::new(self.inner) }
-    }
-
-    /// Every key; see [`iter`](TableGuard::iter).
-    pub fn keys(&self) -> impl Iterator<Item = &K> {
-        self.iter().map(|(key, _)| key)
-    }
-
-    /// Every value; see [`iter`](TableGuard::iter).
-    pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.iter().map(|(_, value)| value)
+        unsafe { search(self.lens, self.view, self.inner.hash(key), key) }.is_some()
     }
 
     /// Removes the entries for which `keep` returns false. As with [`iter`](TableGuard::iter), an entry that is
     /// inserted meanwhile may or may not be passed to `keep`. An entry that is replaced between the call of `keep` and
     /// its removal stays.
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
-        let mut entries = self.iter();
+        let mut entries = self.into_iter();
         while let Some(entry) = entries.next_entry() {
             // SAFETY: the entry was linked during the region. Until the region ends, it is alive, and its index is not
             // used again.
@@ -212,130 +237,11 @@ where
             }
         }
     }
-
-    #[inline(always)]
-    fn finder(&self) -> InRegion<'_, K, V> {
-        // SAFETY: the view was taken in this region, and results borrow the guard.
-        unsafe { InRegion::new(self.lens, self.view) }
-    }
-
-    /// As [`TableReader::get_or_insert`](super::TableReader::get_or_insert).
-    ///
-    /// # Errors
-    /// When the table is full: the pair is handed back.
-    pub fn get_or_insert(&self, key: K, value: V) -> Result<(&V, bool), Full<K, V>> {
-        self.get_or_insert_with(key, || value)
-    }
-
-    /// As [`TableReader::get_or_insert_with`](super::TableReader::get_or_insert_with).
-    ///
-    /// # Errors
-    /// When the table is full: the pair is handed back.
-    pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> Result<(&V, bool), Full<K, V>> {
-        Ok(match self.inner.get_or_insert(&mut self.finder(), key, value)? {
-            Found::Inserted(seen) => (&seen.pair.value, true),
-            Found::Present(seen, ..) => (&seen.pair.value, false),
-        })
-    }
-
-    /// As [`TableReader::try_insert`](super::TableReader::try_insert).
-    ///
-    /// # Errors
-    /// When the key is there, or the table is full: the pair is handed back.
-    pub fn try_insert(&self, key: K, value: V) -> Result<&V, TryInsertError<&V, K, V>> {
-        let mut value = Some(value);
-        let inserted = self.try_insert_with(key, || value.take().expect("called once"));
-        inserted.map_err(|error| error.with(value))
-    }
-
-    /// As [`TableReader::try_insert_with`](super::TableReader::try_insert_with).
-    ///
-    /// # Errors
-    /// When the key is there, or the table is full: the pair is handed back.
-    pub fn try_insert_with(
-        &self,
-        key: K,
-        value: impl FnOnce() -> V,
-    ) -> Result<&V, TryInsertError<&V, K, V, Option<V>>> {
-        TryInsertError::check(self.inner.get_or_insert(&mut self.finder(), key, value), |seen| {
-            &seen.pair.value
-        })
-    }
-
-    /// As [`TableReader::update`](super::TableReader::update).
-    ///
-    /// # Errors
-    /// When the table is full, and no spare slot is left: the new pair is handed back.
-    #[track_caller]
-    #[doc(alias = "get_mut")]
-    pub fn update<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnMut(&V) -> V) -> Replaced<'g, K, V, S>
-    where
-        K: Borrow<Q> + Clone,
-    {
-        let old = self.inner.update(&mut self.finder(), key, value)?;
-        Ok(old.map(|entry| Removed::new(self.inner, entry)))
-    }
-
-    /// As [`TableReader::update_or_insert`](super::TableReader::update_or_insert).
-    ///
-    /// # Errors
-    /// When the table is full: the pair is handed back.
-    #[track_caller]
-    #[doc(alias = "entry")]
-    pub fn update_or_insert(&self, key: K, update: impl FnMut(&V) -> V, value: V) -> Result<&V, Full<K, V>> {
-        self.update_or_insert_with(key, update, || value)
-    }
-
-    /// As [`TableReader::update_or_insert_with`](super::TableReader::update_or_insert_with).
-    ///
-    /// # Errors
-    /// When the table is full: the pair is handed back.
-    #[track_caller]
-    pub fn update_or_insert_with(
-        &self,
-        key: K,
-        update: impl FnMut(&V) -> V,
-        value: impl FnOnce() -> V,
-    ) -> Result<&V, Full<K, V>> {
-        let seen = self.inner.update_or_insert(&mut self.finder(), key, update, value)?;
-        Ok(&seen.pair.value)
-    }
-
-    /// As [`TableReader::compute`](super::TableReader::compute).
-    ///
-    /// # Errors
-    /// When the table is full: the pair is handed back.
-    #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
-    #[track_caller]
-    pub fn compute<T>(
-        &self,
-        key: K,
-        mut function: impl FnMut(Option<(&K, &V)>) -> Operation<V, T>,
-    ) -> Result<Compute<(&K, &V), Removed<'g, K, V, S>, T>, Full<K, V>> {
-        let decide = |present: Option<&Pair<K, V>>, _| function(present.map(|pair| (&pair.key, &pair.value)));
-        let computed = self.inner.compute(&mut self.finder(), key, decide, Deciding::Compute)?;
-        Ok(Compute::of(computed, Seen::key_value, |entry| Removed::new(self.inner, entry)))
-    }
-
-    /// As [`TableReader::remove_if`](super::TableReader::remove_if).
-    #[track_caller]
-    pub fn remove_if<Q: Hash + Eq + ?Sized>(
-        &self,
-        key: &Q,
-        condition: impl FnMut(&K, &V) -> bool,
-    ) -> Option<Removed<'g, K, V, S>>
-    where
-        K: Borrow<Q>,
-    {
-        let entry = self.inner.remove_if(&mut self.finder(), key, condition)?;
-        Some(Removed::new(self.inner, entry))
-    }
 }
 
 impl<'s, K, V, S, R> IntoIterator for &'s TableGuard<'_, K, V, S, R>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
     R: Region,
 {
@@ -343,25 +249,22 @@ where
     type IntoIter = Iter<'s, K, V, S>;
 
     fn into_iter(self) -> Iter<'s, K, V, S> {
-        self.iter()
+        // SAFETY: the guard's region lasts as long as the result, which borrows the guard.
+        unsafe { Iter::new(self.inner) }
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Region for TableGuard<'_, K, V, S, R> {}
+impl<K, V, S, R: Region> Region for TableGuard<'_, K, V, S, R> {}
 
 // SAFETY: the guard owns or borrows a region, which keeps this promise as long as the guard exists.
-unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Sealed
-    for TableGuard<'_, K, V, S, R>
-{
+unsafe impl<K, V, S, R: Region> Sealed for TableGuard<'_, K, V, S, R> {
     #[inline(always)]
     fn core(&self) -> &Core {
         self.region.core()
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> fmt::Debug
-    for TableGuard<'_, K, V, S, R>
-{
+impl<K, V, S, R: Region> fmt::Debug for TableGuard<'_, K, V, S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableGuard").field("domain", &self.region.core().name()).finish_non_exhaustive()
     }

@@ -42,14 +42,14 @@ use crate::rcu::Reader;
 /// # let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
 /// std::thread::spawn(move || table.handle().len());
 /// ```
-pub struct TableHandle<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+pub struct TableHandle<K, V, S = RandomState> {
     /// The array that the reader has pinned. Dropping this field unpins nothing: the drop of the reader does.
     home: Home,
     reader: Reader,
     table: Arc<Table<K, V, S>>,
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
+impl<K, V, S> Table<K, V, S> {
     /// The table and a reader in one value, for the thread that calls this. It borrows nothing.
     ///
     /// ```
@@ -74,7 +74,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S> {
+impl<K, V, S> TableHandle<K, V, S> {
     pub(super) fn new(table: Arc<Table<K, V, S>>) -> Self {
         let reader = Reader::new(Arc::clone(table.inner().core()));
         Self { home: Home::default(), reader, table }
@@ -121,7 +121,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S>
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for TableHandle<K, V, S> {
+impl<K, V, S> Deref for TableHandle<K, V, S> {
     type Target = Table<K, V, S>;
 
     #[inline(always)]
@@ -130,7 +130,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for TableHandl
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for TableHandle<K, V, S> {
+impl<K, V, S> fmt::Debug for TableHandle<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableHandle")
             .field("domain", &self.table.inner().core().name())

@@ -136,14 +136,14 @@ pub struct IterMut<'a, K, V, S = RandomState> {
     pairs: PhantomData<&'a mut (K, V)>,
 }
 
-impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IterMut<'a, K, V, S> {
+impl<'a, K, V, S> IterMut<'a, K, V, S> {
     pub(super) fn new(table: &'a mut Table<K, V, S>) -> Self {
         let inner = table.inner();
         Self { inner, cursor: Cursor::new(inner), pairs: PhantomData }
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
+impl<K, V, S> Table<K, V, S> {
     /// Every entry, in arbitrary order, with a mutable reference to its value. No thread reads meanwhile: the table is
     /// borrowed exclusively.
     ///
@@ -169,7 +169,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for Table<K, V, S> {
+impl<K, V, S> IntoIterator for Table<K, V, S> {
     type Item = (K, V);
     type IntoIter = IntoIter<K, V, S>;
 
@@ -188,7 +188,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for Tab
     }
 }
 
-impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for &'a mut Table<K, V, S> {
+impl<'a, K, V, S> IntoIterator for &'a mut Table<K, V, S> {
     type Item = (&'a K, &'a mut V);
     type IntoIter = IterMut<'a, K, V, S>;
 
@@ -220,21 +220,21 @@ impl<K, V, S> fmt::Debug for IterMut<'_, K, V, S> {
 /// ```
 /// use stillpoint::table::{IntoIter, Table};
 ///
-/// let entries: IntoIter<&str, u64> = Table::from_iter([("a", 1)]).into_iter();
+/// let entries: IntoIter<&str, u64> = Table::from([("a", 1)]).into_iter();
 /// assert_eq!(entries.collect::<Vec<_>>(), [("a", 1)]);
 /// ```
-pub struct IntoIter<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+pub struct IntoIter<K, V, S = RandomState> {
     table: Table<K, V, S>,
     cursor: Cursor,
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIter<K, V, S> {
+impl<K, V, S> IntoIter<K, V, S> {
     pub(super) fn new(table: Table<K, V, S>) -> Self {
         Self { cursor: Cursor::new(table.inner()), table }
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Iterator for IntoIter<K, V, S> {
+impl<K, V, S> Iterator for IntoIter<K, V, S> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
@@ -244,7 +244,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Iterator for IntoIte
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for IntoIter<K, V, S> {
+impl<K, V, S> fmt::Debug for IntoIter<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IntoIter").finish_non_exhaustive()
     }

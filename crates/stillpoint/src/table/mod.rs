@@ -126,11 +126,13 @@ mod builder;
 #[doc(hidden)]
 pub mod busted;
 mod compute;
+mod decide;
 pub(crate) mod engine;
 mod error;
 mod guard;
 mod handle;
 mod iter;
+mod methods;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 mod orders;
@@ -144,12 +146,12 @@ mod whole;
 pub use builder::TableBuilder;
 pub use compute::{Compute, TryInsertError};
 pub use engine::change::Operation;
-pub use error::{Full, OutOfMemory};
+pub use error::{Full, InitError, OutOfMemory, UpdateError};
 pub use guard::TableGuard;
 pub use handle::TableHandle;
 pub use iter::{IntoIter, Iter, IterMut};
 pub use reader::{Ref, TableReader};
-pub use removed::{Removed, Replaced};
+pub use removed::{Removed, Replaced, StillHeld};
 pub use set::Set;
 pub use table::{Table, TableStats};
 

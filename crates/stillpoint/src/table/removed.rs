@@ -1,18 +1,22 @@
+use std::error::Error;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::num::NonZero;
 use std::ops::Deref;
+use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::engine::arena::Pair;
 use super::engine::{Inner, Owned};
 use super::error::Full;
+use super::table;
 use super::RandomState;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
-use crate::rcu::retired::is_free;
-use crate::rcu::wait::Token;
-use crate::rcu::{Reclaimer, RetireHandle};
+use crate::rcu::retired::{is_free, wait_until_free};
+use crate::rcu::wait::{SynchronizeError, Token};
+use crate::rcu::{Reclaimer, Region, RetireHandle};
 
 /// The result of a write that may replace an entry: the old entry, if there was one, or the new pair if the table is
 /// full.
@@ -34,14 +38,14 @@ pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S
 /// drop(removed); // freed when no reader can hold it
 /// # Ok::<(), stillpoint::table::Full<u64, &str>>(())
 /// ```
-pub struct Removed<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+pub struct Removed<'t, K, V, S = RandomState> {
     inner: &'t Inner<K, V, S>,
     owned: Owned,
     /// The token of the grace period that the first call of `token` or `try_into_entry` started.
     token: Option<NonZero<u64>>,
 }
 
-impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V, S> {
+impl<'t, K, V, S> Removed<'t, K, V, S> {
     pub(super) fn new(inner: &'t Inner<K, V, S>, owned: Owned) -> Self {
         Self { inner, owned, token: None }
     }
@@ -49,6 +53,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     fn pair(&self) -> &Pair<K, V> {
         // SAFETY: the entry is retired only by the drop of this value.
         unsafe { self.inner.arena().pair(self.owned.entry()).as_ref() }
+    }
+
+    /// Where the pair is: what readers' slots hold.
+    fn address(&self) -> usize {
+        ptr::from_ref(self.pair()).addr()
     }
 
     /// The key.
@@ -107,13 +116,81 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// ```
     pub fn try_into_entry(mut self) -> Result<(K, V), Self> {
         let (token, inner) = (self.started(), self.inner);
-        let address = inner.arena().pair(self.owned.entry()).as_ptr().addr();
-        if !is_free(inner.core(), token, address) {
+        if !is_free(inner.core(), token, self.address()) {
             return Err(self);
         }
         let entry = ManuallyDrop::new(self).owned.entry();
         // SAFETY: the entry is unlinked, this value owned it, and no reader can hold it any more.
         Ok(unsafe { inner.take_pair(entry) })
+    }
+
+    /// Waits until no reader can hold the entry any more, without a limit, and returns key and value.
+    ///
+    /// The end of a protected lookup wakes no thread. This call looks again after 50 µs, then after twice as long, and so on, up to 1 ms.
+    ///
+    /// # Errors
+    /// As [`Domain::synchronize`](crate::rcu::Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected
+    /// lookup of the calling thread holds the entry. The error hands the entry back.
+    ///
+    /// ```
+    /// use stillpoint::rcu::wait::SynchronizeError;
+    /// use stillpoint::table::Table;
+    ///
+    /// let table = Table::from([("a", String::from("kept"))]);
+    /// let held = table.get("a");
+    /// let refused = table.remove("a").unwrap().into_entry().unwrap_err();
+    /// assert!(matches!(refused.cause, SynchronizeError::WouldDeadlock { .. })); // this thread holds it
+    /// drop(held);
+    /// let (_, value) = refused.removed.into_entry().unwrap();
+    /// assert_eq!(value, "kept");
+    /// ```
+    pub fn into_entry(self) -> Result<(K, V), StillHeld<'t, K, V, S>> {
+        self.into_entry_within(None)
+    }
+
+    /// As [`into_entry`](Removed::into_entry), for at most `limit`.
+    ///
+    /// # Errors
+    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region in the way, and [`Pinned`](SynchronizeError::Pinned) if a
+    /// protected lookup holds the entry. The error hands the entry back.
+    pub fn into_entry_timeout(self, limit: Duration) -> Result<(K, V), StillHeld<'t, K, V, S>> {
+        self.into_entry_within(Some(limit))
+    }
+
+    fn into_entry_within(mut self, limit: Option<Duration>) -> Result<(K, V), StillHeld<'t, K, V, S>> {
+        let (token, inner) = (self.started(), self.inner);
+        if let Err(cause) = wait_until_free(inner.core(), token, self.address(), limit) {
+            return Err(StillHeld { removed: self, cause });
+        }
+        let entry = ManuallyDrop::new(self).owned.entry();
+        // SAFETY: the entry is unlinked, this value owned it, and no reader can hold it any more.
+        Ok(unsafe { inner.take_pair(entry) })
+    }
+
+    /// Retires the entry, and returns its key and value for as long as the region lasts.
+    ///
+    /// # Panics
+    /// If the region is of another domain than the table.
+    ///
+    /// ```
+    /// use stillpoint::{rcu, table::Table};
+    ///
+    /// let table = Table::from([("a", String::from("old"))]);
+    /// let guard = rcu::pin();
+    /// let (_, old) = table.remove("a").unwrap().within(&guard);
+    /// assert_eq!(old, "old");
+    /// ```
+    #[track_caller]
+    pub fn within<'g, R: Region>(self, region: &'g R) -> (&'g K, &'g V)
+    where
+        't: 'g,
+    {
+        table::verify(self.inner.core(), region.core());
+        // SAFETY: the entry is retired below, during the region, which is borrowed for `'g`: its grace period comes later. The table,
+        // whose memory it is in, is borrowed for longer.
+        let pair = unsafe { self.inner.arena().pair(self.owned.entry()).as_ref() };
+        drop(self);
+        (&pair.key, &pair.value)
     }
 
     /// Hands the entry to a reclaimer of the calling thread, which frees it in its polls. These polls take no lock, and
@@ -191,6 +268,44 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     }
 }
 
+/// A wait for the readers of a [`Removed`] entry ended before they had released it: see [`Removed::into_entry`].
+///
+/// ```
+/// use std::time::Duration;
+/// use stillpoint::table::Table;
+///
+/// let table = Table::from([("a", 1)]);
+/// let held = table.get("a");
+/// let limit = Duration::from_millis(1);
+/// let refused = table.remove("a").unwrap().into_entry_timeout(limit).unwrap_err();
+/// assert_eq!(*refused.removed, 1);
+/// println!("{refused}");
+/// ```
+pub struct StillHeld<'t, K, V, S = RandomState> {
+    /// The entry. When dropped, it is retired.
+    pub removed: Removed<'t, K, V, S>,
+    /// Why the wait ended.
+    pub cause: SynchronizeError,
+}
+
+impl<K, V, S> fmt::Debug for StillHeld<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StillHeld").field("cause", &self.cause).finish_non_exhaustive()
+    }
+}
+
+impl<K, V, S> fmt::Display for StillHeld<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the entry was not taken apart (try again later, or drop it): {}", self.cause)
+    }
+}
+
+impl<K, V, S> Error for StillHeld<'_, K, V, S> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
 /// Panics if the reclaimer belongs to another domain than the table.
 #[track_caller]
 pub(super) fn verify(own: &Arc<Core>, other: &Arc<Core>, how: &str) {
@@ -198,7 +313,7 @@ pub(super) fn verify(own: &Arc<Core>, other: &Arc<Core>, how: &str) {
     assert!(Arc::ptr_eq(own, other), "a reclaimer of domain `{of}` was {how} a table of domain `{to}`");
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for Removed<'_, K, V, S> {
+impl<K, V, S> Deref for Removed<'_, K, V, S> {
     type Target = V;
 
     fn deref(&self) -> &V {
@@ -206,7 +321,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for Removed<'_
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Removed<'_, K, V, S> {
+impl<K, V, S> Drop for Removed<'_, K, V, S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.inner.retire(self.owned);
@@ -218,8 +333,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Removed<'_,
 
 impl<K, V, S> fmt::Debug for Removed<'_, K, V, S>
 where
-    K: Send + Sync + fmt::Debug + 'static,
-    V: Send + Sync + fmt::Debug + 'static,
+    K: fmt::Debug,
+    V: fmt::Debug,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Removed").field("key", self.key()).field("value", self.value()).finish()

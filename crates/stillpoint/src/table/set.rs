@@ -33,7 +33,7 @@ use crate::rcu::Domain;
 /// assert_eq!((few.insert(1).is_ok(), few.insert(2).is_ok()), (true, false));
 /// # Ok::<(), stillpoint::table::OutOfMemory>(())
 /// ```
-pub struct Set<K: Send + Sync + 'static, S = RandomState> {
+pub struct Set<K, S = RandomState> {
     table: Table<K, (), S>,
 }
 
@@ -71,19 +71,27 @@ impl<K: Send + Sync + 'static> Set<K> {
     }
 }
 
-impl<K: Send + Sync + 'static> Default for Set<K> {
+/// In the [default domain](crate::rcu::default_domain).
+impl<K: Send + Sync + 'static, S: Default> Default for Set<K, S> {
     fn default() -> Self {
-        Self::new()
+        Table::default().into()
     }
 }
 
 /// In the [default domain](crate::rcu::default_domain).
-impl<K: Hash + Eq + Send + Sync + 'static> FromIterator<K> for Set<K> {
+impl<K: Hash + Eq + Send + Sync + 'static, S: BuildHasher + Default> FromIterator<K> for Set<K, S> {
     fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
         let keys = keys.into_iter();
-        let mut set = Self::from(Table::with_capacity(keys.size_hint().0));
+        let mut set = Self::from(Table::with_hasher(keys.size_hint().0));
         set.extend(keys);
         set
+    }
+}
+
+/// In the [default domain](crate::rcu::default_domain).
+impl<K: Hash + Eq + Send + Sync + 'static, const N: usize> From<[K; N]> for Set<K> {
+    fn from(keys: [K; N]) -> Self {
+        keys.into_iter().collect()
     }
 }
 
@@ -107,7 +115,7 @@ impl<K: Send + Sync + 'static> Set<K> {
 
 impl<K, S> Set<K, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
 {
     /// Inserts a key, and returns whether it was new. If the set has the key, the present key stays, and the new one is
@@ -123,7 +131,7 @@ where
     }
 }
 
-impl<K: Send + Sync + 'static, S> Deref for Set<K, S> {
+impl<K, S> Deref for Set<K, S> {
     type Target = Table<K, (), S>;
 
     fn deref(&self) -> &Table<K, (), S> {
@@ -131,13 +139,13 @@ impl<K: Send + Sync + 'static, S> Deref for Set<K, S> {
     }
 }
 
-impl<K: Send + Sync + 'static, S> DerefMut for Set<K, S> {
+impl<K, S> DerefMut for Set<K, S> {
     fn deref_mut(&mut self) -> &mut Table<K, (), S> {
         &mut self.table
     }
 }
 
-impl<K: Send + Sync + 'static, S> From<Table<K, (), S>> for Set<K, S> {
+impl<K, S> From<Table<K, (), S>> for Set<K, S> {
     fn from(table: Table<K, (), S>) -> Self {
         Self { table }
     }
@@ -147,7 +155,7 @@ impl<K: Send + Sync + 'static, S> From<Table<K, (), S>> for Set<K, S> {
 /// When the set is full.
 impl<K, S> Extend<K> for Set<K, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
 {
     fn extend<I: IntoIterator<Item = K>>(&mut self, keys: I) {
@@ -160,7 +168,7 @@ where
 /// The keys, in arbitrary order. Not a snapshot.
 impl<K, S> fmt::Debug for Set<K, S>
 where
-    K: Hash + Eq + fmt::Debug + Send + Sync + 'static,
+    K: Hash + Eq + fmt::Debug,
     S: BuildHasher,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,7 +178,7 @@ where
     }
 }
 
-impl<K: Send + Sync + 'static, S> IntoIterator for Set<K, S> {
+impl<K, S> IntoIterator for Set<K, S> {
     type Item = K;
     type IntoIter = std::iter::Map<super::IntoIter<K, (), S>, fn((K, ())) -> K>;
 
@@ -179,7 +187,7 @@ impl<K: Send + Sync + 'static, S> IntoIterator for Set<K, S> {
     /// ```
     /// use stillpoint::table::Set;
     ///
-    /// let keys: Vec<_> = Set::from_iter([7]).into_iter().collect();
+    /// let keys: Vec<_> = Set::from([7]).into_iter().collect();
     /// assert_eq!(keys, [7]);
     /// ```
     fn into_iter(self) -> Self::IntoIter {
@@ -201,7 +209,7 @@ mod serde {
     /// As a sequence. Not a snapshot.
     impl<K, S> Serialize for Set<K, S>
     where
-        K: Serialize + Hash + Eq + Send + Sync + 'static,
+        K: Serialize + Hash + Eq,
         S: BuildHasher,
     {
         fn serialize<F: Serializer>(&self, serializer: F) -> Result<F::Ok, F::Error> {

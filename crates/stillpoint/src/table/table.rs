@@ -1,6 +1,7 @@
-use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::{self, NonNull};
+
+use equivalent::Equivalent;
 
 use super::engine::search::search;
 use super::engine::store::Store;
@@ -15,8 +16,8 @@ use crate::rcu::{self, Domain};
 
 /// A hash table of a domain, shared by any number of readers and writers. See the [module](super) for an overview.
 ///
-/// Keys and values are `Send + Sync + 'static`, since any thread may read and free them at any later time. A table
-/// counts as a handle of its domain.
+/// Keys and values are `Send + Sync + 'static`, since any thread may read and free them at any later time: whatever makes a table demands
+/// it. A table counts as a handle of its domain.
 ///
 /// ```
 /// use stillpoint::table::Table;
@@ -31,7 +32,7 @@ use crate::rcu::{self, Domain};
 /// assert!(!sessions.contains_key(&7) && sessions.is_empty());
 /// # Ok::<(), stillpoint::table::Full<u64, String>>(())
 /// ```
-pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+pub struct Table<K, V, S = RandomState> {
     /// Made from a box, and freed by the drop of the table. A raw pointer, because readers refer to the `Inner`. The
     /// pointer makes this type, and that of each reader, guard, iterator and removed entry, invariant in `K` and `V`:
     /// see `Inner::entries`.
@@ -77,9 +78,18 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Default for Table<K, V> {
+/// In the [default domain](crate::rcu::default_domain).
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Default> Default for Table<K, V, S> {
     fn default() -> Self {
-        Self::new()
+        Self::with_hasher(0)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Default> Table<K, V, S> {
+    /// Of the default domain.
+    pub(super) fn with_hasher(capacity: usize) -> Self {
+        let builder = Table::builder_in(rcu::default_domain()).capacity(capacity).hasher(S::default());
+        builder.build().unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -121,8 +131,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
-    pub(super) fn from_inner(inner: Inner<K, V, S>) -> Self {
+impl<K, V, S> Table<K, V, S> {
+    pub(super) fn from_inner(inner: Inner<K, V, S>) -> Self
+    where
+        K: Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
         Self { inner: NonNull::from(Box::leak(Box::new(inner))) }
     }
 
@@ -135,9 +149,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     #[inline(always)]
     #[track_caller]
     pub(super) fn verify(&self, core: &Core) {
-        if !ptr::eq(&raw const **self.inner().core(), core) {
-            reject(self.inner().core(), core);
-        }
+        verify(self.inner().core(), core);
     }
 
     /// The hasher.
@@ -202,8 +214,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
 
 impl<K, V, S> Table<K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
 {
     /// A mutable reference to the value of a key. No thread reads meanwhile: the table is borrowed exclusively.
@@ -217,10 +228,7 @@ where
     /// assert_eq!(table.get_mut("a"), Some(&mut 2));
     /// assert_eq!(table.get_mut("b"), None);
     /// ```
-    pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
-    where
-        K: Borrow<Q>,
-    {
+    pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
         let inner = self.inner();
         // SAFETY: the table is borrowed exclusively, so nothing is freed meanwhile.
         let pair = unsafe { search(inner.lens(), inner.view_in_region(), inner.hash(key), key) }?;
@@ -276,10 +284,7 @@ where
     /// assert_eq!(table.remove("a").as_deref(), Some(&1));
     /// assert!(table.remove("a").is_none());
     /// ```
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V, S>>
-    where
-        K: Borrow<Q>,
-    {
+    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V, S>> {
         self.inner().remove(key).map(|old| Removed::new(self.inner(), old))
     }
 
@@ -331,8 +336,7 @@ where
 
 impl<K, V, S> Table<K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
 {
     /// Moves everything to the smallest array of buckets that has room for the present entries, if it is smaller than
@@ -381,6 +385,15 @@ where
     }
 }
 
+/// Panics if a reader or a region is not of the table's domain.
+#[inline(always)]
+#[track_caller]
+pub(super) fn verify(own: &Core, other: &Core) {
+    if !ptr::eq(own, other) {
+        reject(own, other);
+    }
+}
+
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -392,7 +405,7 @@ fn reject(own: &Core, other: &Core) -> ! {
     )
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {
+impl<K, V, S> Drop for Table<K, V, S> {
     fn drop(&mut self) {
         // SAFETY: `from_inner` made the pointer from a box. Nothing refers to the `Inner` any more: every reader
         // borrows the table.

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use super::table::Table;
 use crate::rcu::default_domain::reader_in;
-use crate::rcu::{default_domain, Domain, Reader};
+use crate::rcu::{Domain, Reader};
 
 impl<K, V, S> Table<K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
 {
     /// A reader for a call that has none.
@@ -45,19 +44,42 @@ impl Deref for OwnReader {
 
 /// In the [default domain](crate::rcu::default_domain). A later entry replaces an earlier one with the same key.
 ///
+/// # Panics
+/// If there is no memory.
+///
 /// ```
 /// use stillpoint::table::Table;
 ///
 /// let table: Table<_, _> = [("a", 1), ("b", 2)].into_iter().collect();
 /// assert_eq!(table.len(), 2);
 /// ```
-impl<K, V> FromIterator<(K, V)> for Table<K, V>
+impl<K, V, S> FromIterator<(K, V)> for Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Default,
+{
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let entries = entries.into_iter();
+        let mut table = Self::with_hasher(entries.size_hint().0);
+        table.extend(entries);
+        table
+    }
+}
+
+/// In the [default domain](crate::rcu::default_domain), as by [`from_iter`](FromIterator::from_iter).
+///
+/// ```
+/// let table = stillpoint::table::Table::from([("a", 1), ("b", 2)]);
+/// assert_eq!(table.copied("b"), Some(2));
+/// ```
+impl<K, V, const N: usize> From<[(K, V); N]> for Table<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        Self::from_iter_in(default_domain(), entries)
+    fn from(entries: [(K, V); N]) -> Self {
+        entries.into_iter().collect()
     }
 }
 
@@ -91,8 +113,7 @@ where
 /// When the table is full.
 impl<K, V, S> Extend<(K, V)> for Table<K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
@@ -106,8 +127,7 @@ where
 /// When the table is full.
 impl<K, V, S> Extend<(K, V)> for &Table<K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
@@ -120,8 +140,8 @@ where
 /// The entries, in arbitrary order. Not a snapshot.
 impl<K, V, S> fmt::Debug for Table<K, V, S>
 where
-    K: Hash + Eq + fmt::Debug + Send + Sync + 'static,
-    V: fmt::Debug + Send + Sync + 'static,
+    K: Hash + Eq + fmt::Debug,
+    V: fmt::Debug,
     S: BuildHasher,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,14 +159,15 @@ mod serde {
     use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
     use serde::{Deserialize, Serialize, Serializer};
 
-    use super::{default_domain, Table};
+    use super::Table;
+    use crate::rcu::default_domain;
     use crate::table::TableBuilder;
 
     /// As a map. Not a snapshot.
     impl<K, V, S> Serialize for Table<K, V, S>
     where
-        K: Serialize + Hash + Eq + Send + Sync + 'static,
-        V: Serialize + Send + Sync + 'static,
+        K: Serialize + Hash + Eq,
+        V: Serialize,
         S: BuildHasher,
     {
         fn serialize<F: Serializer>(&self, serializer: F) -> Result<F::Ok, F::Error> {
@@ -199,7 +220,6 @@ mod serde {
         fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
             struct Entries<K, V, S>(Table<K, V, S>, PhantomData<fn() -> (K, V)>)
             where
-                K: Send + Sync + 'static,
                 V: Send + Sync + 'static;
 
             impl<'de, K, V, S> Visitor<'de> for Entries<K, V, S>

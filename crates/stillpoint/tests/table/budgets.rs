@@ -39,7 +39,7 @@ impl Hash for Key {
 
 type Even<V> = Table<Key, V, BuildHasherDefault<Identity>>;
 
-fn even<V: Send + Sync>(domain: &Domain) -> Even<V> {
+fn even<V: Send + Sync + 'static>(domain: &Domain) -> Even<V> {
     Table::builder_in(domain).hasher(BuildHasherDefault::default()).unmixed().build().unwrap()
 }
 

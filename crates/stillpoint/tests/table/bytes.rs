@@ -232,7 +232,7 @@ impl One<'_> {
             }
             9 => {
                 let large = |value: u64| value >= u64::from(kind);
-                let removed = lookup.remove_if(&key, |_, value| large(value.value));
+                let removed = lookup.remove_if(&key, |_, value| large(value.value)).ok().flatten();
                 assert_eq!(removed.map(|old| old.value().value), expected.filter(|&value| large(value)));
                 if expected.is_some_and(large) {
                     self.map.remove(&key);
@@ -378,12 +378,10 @@ fn note(
         4 => {
             let remainder = u64::from(byte >> 7);
             clock.note(Call::RemoveIf(remainder), || {
-                let mut kept = None;
-                let removed = lookup.remove_if(&key, |_, found| {
-                    kept = Some(*found).filter(|found| found % 2 != remainder);
-                    kept.is_none()
-                });
-                removed.map(|old| *old).or(kept)
+                match lookup.remove_if(&key, |_, found| found % 2 == remainder) {
+                    Ok(removed) => removed.map(|old| *old),
+                    Err(kept) => Some(*kept),
+                }
             })
         }
         5 => clock.note(Call::Remove, || table.remove(&key).map(|old| *old)),

@@ -210,7 +210,7 @@ fn functions_may_use_their_table() {
                 busy(key);
                 false
             })
-            .is_none());
+            .is_err());
         let pin = region.pin();
         let view = table.within(&pin);
         let done = view.compute(key, |present| {

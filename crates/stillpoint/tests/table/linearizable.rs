@@ -88,15 +88,9 @@ impl<S: BuildHasher> Caller<'_, S> {
             6 => {
                 let remainder = random.next() % 2;
                 clock.note(Call::RemoveIf(remainder), || {
-                    let mut seen = None;
-                    let removed = lookup.remove_if(&key, |_, found| {
-                        seen = Some(*found);
-                        *found % 2 == remainder
-                    });
-                    match removed.map(|old| *old) {
-                        Some(old) => Some(old),
-                        // The entry was removed before the condition was called again, or the condition kept it.
-                        None => seen.filter(|found| *found % 2 != remainder),
+                    match lookup.remove_if(&key, |_, found| *found % 2 == remainder) {
+                        Ok(removed) => removed.map(|old| *old),
+                        Err(kept) => Some(*kept),
                     }
                 })
             }

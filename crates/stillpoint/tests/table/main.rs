@@ -7,6 +7,7 @@ mod budgets;
 mod bytes;
 mod census;
 mod compute;
+mod decide;
 mod differential;
 mod elsewhere;
 mod growth;

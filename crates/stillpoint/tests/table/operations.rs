@@ -113,6 +113,7 @@ fn a_condition_is_asked_about_what_is_removed() {
         }
         *value >= 10
     });
+    let removed = removed.expect("it is above 10");
     assert_eq!((removed.as_deref(), asked), (Some(&20), 2));
     drop(removed);
     assert!(table.is_empty());

@@ -407,7 +407,9 @@ fn a_maximum_limits_the_memory_of_entries() {
     assert!(bytes < 10_000 * 1024 / 4, "the table takes {bytes} bytes");
 }
 
-fn with_identity<V: Send + Sync>(domain: &Domain) -> Table<u64, V, std::hash::BuildHasherDefault<Identity>> {
+fn with_identity<V: Send + Sync + 'static>(
+    domain: &Domain,
+) -> Table<u64, V, std::hash::BuildHasherDefault<Identity>> {
     Table::builder_in(domain).hasher(Default::default()).unmixed().build().unwrap()
 }
 

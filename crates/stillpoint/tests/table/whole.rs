@@ -78,7 +78,7 @@ fn tables_and_sets_are_collected_and_printed() {
     let mut set = Set::new_in(&domain);
     set.extend(["a", "a"]);
     assert_eq!((format!("{one:?}"), format!("{set:?}")), ("{\"a\": 1}".to_owned(), "{\"a\"}".to_owned()));
-    assert_eq!(Set::from_iter([1, 2, 1]).len(), 2);
+    assert_eq!(Set::from([1, 2, 1]).len(), 2);
 }
 
 #[test]

@@ -2,22 +2,26 @@
 //! still linked. Otherwise the call begins again with the entry that is linked then. So the user's functions run
 //! without a lock, and may do anything with the table.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 use std::ptr::NonNull;
 
-use std::borrow::Borrow;
+use equivalent::Equivalent;
 
 use super::arena::{Lens, Pair};
 use super::array::View;
 use super::bucket::NO_ENTRY;
+use super::inits::MustNotWait;
 use super::search::{search, Held, Pins, Place};
 use super::write::{Only, Put, Refused};
 use super::{Inner, Owned};
+use crate::frames::{self, Kind};
 use crate::own_writes::{OwnRuns, Watch};
-use crate::rcu::engine::core::record::Hazard;
+use crate::rcu::engine::core::record::{Hazard, Slot};
+use crate::rcu::Reader;
 
-/// Returned by the function passed to [`TableReader::compute`](crate::table::TableReader::compute): what to do with the entry.
+/// Returned by the function passed to [`Table::compute`](crate::table::Table::compute): what to do with the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation<V, T = ()> {
     /// Insert the value, or replace the present entry.
@@ -30,20 +34,29 @@ pub enum Operation<V, T = ()> {
     Abort(T),
 }
 
+impl Operation<()> {
+    /// The function itself. A closure that is written here can be passed to [`Table::compute`](crate::table::Table::compute) from a
+    /// variable: otherwise the compiler takes the lifetimes of its arguments for those of its first call. See the example there.
+    pub fn deciding<K, V, T, F>(function: F) -> F
+    where
+        F: FnMut(Option<(&K, &V)>) -> Operation<V, T>,
+    {
+        function
+    }
+}
+
 /// How a writer keeps an entry alive while it reads it.
 pub(crate) trait Finder<K, V, S> {
     /// A value that keeps an entry alive until it is dropped.
     type Kept: Kept<K, V>;
 
     /// Looks a key up.
-    fn find<Q: Hash + Eq + ?Sized>(
+    fn find<Q: Hash + Equivalent<K> + ?Sized>(
         &mut self,
         inner: &Inner<K, V, S>,
         hash: u64,
         key: &Q,
-    ) -> Option<Self::Kept>
-    where
-        K: Borrow<Q>;
+    ) -> Option<Self::Kept>;
 
     /// The hazard slot for an entry that is about to be linked, if one is needed to keep it.
     fn hazard(&self) -> Option<&Hazard>;
@@ -51,8 +64,14 @@ pub(crate) trait Finder<K, V, S> {
     /// Keeps an entry that was linked just now.
     ///
     /// # Safety
-    /// It was linked in this table, after its address was put into [`hazard`](Finder::hazard).
+    /// It was linked in this table, after its address was put into [`hazard`](Finder::hazard), which was not called since.
     unsafe fn keep(&self, entry: u32) -> Self::Kept;
+
+    /// Lets go of an entry that was replaced by the one in [`hazard`](Finder::hazard).
+    #[inline(always)]
+    fn let_go(kept: Self::Kept) {
+        drop(kept);
+    }
 }
 
 /// An entry that is not freed as long as this value exists.
@@ -92,15 +111,12 @@ impl<'a, K, V, S> Finder<K, V, S> for Protecting<'_, 'a, K, V> {
     type Kept = Held<'a, K, V>;
 
     #[inline(always)]
-    fn find<Q: Hash + Eq + ?Sized>(
+    fn find<Q: Hash + Equivalent<K> + ?Sized>(
         &mut self,
         inner: &Inner<K, V, S>,
         hash: u64,
         key: &Q,
-    ) -> Option<Self::Kept>
-    where
-        K: Borrow<Q>,
-    {
+    ) -> Option<Self::Kept> {
         self.pins.search(inner, self.lens, hash, key)
     }
 
@@ -114,6 +130,66 @@ impl<'a, K, V, S> Finder<K, V, S> for Protecting<'_, 'a, K, V> {
         // SAFETY: by the caller's promise, the slot was set under the lock, while the entry was linked or about to be
         // linked.
         unsafe { Held::new(self.lens, entry, self.pins.slots.entry) }
+    }
+
+    /// The slot is that of the new entry.
+    #[inline(always)]
+    fn let_go(kept: Self::Kept) {
+        mem::forget(kept);
+    }
+}
+
+/// Finds entries by a reader that others share, and pins each in a slot of its own.
+pub(crate) struct Sharing<'a, K, V, S> {
+    inner: &'a Inner<K, V, S>,
+    reader: &'a Reader,
+    /// For an entry that is about to be linked. Taken until then, so that no lookup of the user's `Eq` gets it.
+    slot: Cell<Option<Slot<'a>>>,
+}
+
+impl<'a, K, V, S> Sharing<'a, K, V, S> {
+    /// The reader is of the table's domain.
+    #[inline(always)]
+    pub(crate) fn new(inner: &'a Inner<K, V, S>, reader: &'a Reader) -> Self {
+        Self { inner, reader, slot: Cell::new(None) }
+    }
+}
+
+impl<K, V, S> Drop for Sharing<'_, K, V, S> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            // SAFETY: the slot belongs to this value, which stays on the thread of its reader.
+            unsafe { slot.release() };
+        }
+    }
+}
+
+impl<'a, K, V, S> Finder<K, V, S> for Sharing<'a, K, V, S> {
+    type Kept = Held<'a, K, V>;
+
+    #[inline(always)]
+    fn find<Q: Hash + Equivalent<K> + ?Sized>(
+        &mut self,
+        _: &Inner<K, V, S>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Self::Kept> {
+        self.inner.search_unbound(self.reader, hash, key)
+    }
+
+    #[inline(always)]
+    fn hazard(&self) -> Option<&Hazard> {
+        let slot = self.slot.take().unwrap_or_else(|| self.reader.further_hazard());
+        self.slot.set(Some(slot));
+        Some(slot.hazard())
+    }
+
+    #[inline(always)]
+    unsafe fn keep(&self, entry: u32) -> Self::Kept {
+        let slot = self.slot.take().expect("`hazard` has taken a slot");
+        // SAFETY: by the caller's promise, the slot was set under the lock, while the entry was linked or about to be linked.
+        unsafe { Held::new(self.inner.lens(), entry, slot) }
     }
 }
 
@@ -133,11 +209,15 @@ impl<'g, K, V> InRegion<'g, K, V> {
 
 /// An entry that a region keeps.
 pub(crate) struct Seen<'g, K, V> {
-    pub(crate) pair: &'g Pair<K, V>,
+    pair: &'g Pair<K, V>,
     entry: u32,
 }
 
 impl<'g, K, V> Seen<'g, K, V> {
+    pub(crate) fn value(self) -> &'g V {
+        &self.pair.value
+    }
+
     pub(crate) fn key_value(self) -> (&'g K, &'g V) {
         (&self.pair.key, &self.pair.value)
     }
@@ -160,10 +240,12 @@ impl<K, V> Kept<K, V> for Seen<'_, K, V> {
 impl<'g, K, V, S> Finder<K, V, S> for InRegion<'g, K, V> {
     type Kept = Seen<'g, K, V>;
 
-    fn find<Q: Hash + Eq + ?Sized>(&mut self, _: &Inner<K, V, S>, hash: u64, key: &Q) -> Option<Self::Kept>
-    where
-        K: Borrow<Q>,
-    {
+    fn find<Q: Hash + Equivalent<K> + ?Sized>(
+        &mut self,
+        _: &Inner<K, V, S>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Self::Kept> {
         // SAFETY: the caller of `new` promised that the view is of the region, which has not ended.
         let pair = unsafe { search(self.lens, self.view, hash, key) }?;
         Some(Seen { pair, entry: self.lens.arena().index_of(NonNull::from(pair)) })
@@ -186,6 +268,12 @@ pub(crate) enum Found<E, K, V> {
     Inserted(E),
     /// The present entry, the unused key, and the unused value if it was made.
     Present(E, K, Option<V>),
+}
+
+/// Why [`Inner::get_or_init`] has no entry.
+pub(crate) enum NotMade<K, V> {
+    NoRoom(K, V),
+    MustNotWait(K),
 }
 
 /// The result of [`Inner::compute`].
@@ -231,7 +319,19 @@ where
         if let Some(kept) = finder.find(self, hash, &key) {
             return Ok(Found::Present(kept, key, None));
         }
-        match self.put(hash, key, value(), Only::New, finder.hazard()) {
+        self.link_new(finder, hash, key, value())
+    }
+
+    /// Links an entry, or keeps the one that has its key.
+    #[inline(always)]
+    fn link_new<F: Finder<K, V, S>>(
+        &self,
+        finder: &mut F,
+        hash: u64,
+        key: K,
+        value: V,
+    ) -> Result<Found<F::Kept, K, V>, (K, V)> {
+        match self.put(hash, key, value, Only::New, finder.hazard()) {
             Put::Inserted { new, hint } => {
                 // SAFETY: `put` has set the hazard slot to the entry's address, under the lock.
                 let kept = unsafe { finder.keep(new) };
@@ -250,17 +350,53 @@ where
         }
     }
 
+    /// As [`get_or_insert`](Inner::get_or_insert), but if several threads call this for a key, one calls its function, and the others wait
+    /// for it.
+    pub(crate) fn get_or_init<F: Finder<K, V, S>>(
+        &self,
+        finder: &mut F,
+        key: K,
+        init: impl FnOnce() -> V,
+    ) -> Result<F::Kept, NotMade<K, V>> {
+        let hash = self.hash(&key);
+        let _making = loop {
+            if let Some(kept) = finder.find(self, hash, &key) {
+                return Ok(kept);
+            }
+            match self.inits.begin(hash, || self.may_wait()) {
+                Ok(Some(making)) => break making,
+                Ok(None) => {}
+                Err(MustNotWait) => return Err(NotMade::MustNotWait(key)),
+            }
+        };
+        // Another thread may have made the value since the lookup.
+        if let Some(kept) = finder.find(self, hash, &key) {
+            return Ok(kept);
+        }
+        let value = frames::within(Kind::Making, init);
+        match self.link_new(finder, hash, key, value) {
+            Ok(Found::Inserted(kept) | Found::Present(kept, ..)) => Ok(kept),
+            Err((key, value)) => Err(NotMade::NoRoom(key, value)),
+        }
+    }
+
+    /// Whether the calling thread may wait for another one that makes a value: see [`Inits`](super::inits::Inits).
+    fn may_wait(&self) -> bool {
+        let is_making = frames::of(Kind::Making).next().is_some();
+        !is_making && !frames::is_foreign() && self.core().protocol.region_of_caller().is_none()
+    }
+
     /// Replaces the value of a key with one made from the old value, and returns the old entry.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn update<F: Finder<K, V, S>, Q: Hash + Eq + ?Sized>(
+    pub(crate) fn update<F: Finder<K, V, S>, Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         finder: &mut F,
         key: &Q,
         mut value: impl FnMut(&V) -> V,
     ) -> Result<Option<Owned>, (K, V)>
     where
-        K: Borrow<Q> + Clone,
+        K: Clone,
     {
         let hash = self.hash(key);
         let mut own_runs = OwnRuns::default();
@@ -278,31 +414,53 @@ where
         Ok(None)
     }
 
-    /// Unlinks the entry of a key if `condition` holds for it, and returns the entry.
+    /// As [`update`](Inner::update), with a key that becomes that of the new entry. It is handed back if it is not in the table.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn remove_if<F: Finder<K, V, S>, Q: Hash + Eq + ?Sized>(
+    pub(crate) fn update_owned<F: Finder<K, V, S>>(
+        &self,
+        finder: &mut F,
+        mut key: K,
+        mut value: impl FnMut(&V) -> V,
+    ) -> Result<Result<Owned, K>, (K, V)> {
+        let hash = self.hash(&key);
+        let mut own_runs = OwnRuns::default();
+        while let Some(kept) = finder.find(self, hash, &key) {
+            let watch = self.watch(kept.entry());
+            let new = watch.run(|| value(&kept.pair().value));
+            // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
+            match unsafe { self.put_in_place(hash, kept.entry(), kept.found(), (key, new), None) } {
+                Ok((_, old)) => return Ok(Ok(old)),
+                Err(Refused::Gone(pair)) => key = pair.0,
+                Err(Refused::NoRoom(pair)) => return Err(pair),
+            }
+            own_runs.count(&watch, None, "update_owned");
+        }
+        Ok(Err(key))
+    }
+
+    /// Unlinks the entry of a key if `condition` holds for it, and returns the entry. Otherwise keeps it.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn remove_if<F: Finder<K, V, S>, Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         finder: &mut F,
         key: &Q,
         mut condition: impl FnMut(&K, &V) -> bool,
-    ) -> Option<Owned>
-    where
-        K: Borrow<Q>,
-    {
+    ) -> Result<Option<Owned>, F::Kept> {
         let hash = self.hash(key);
         let mut own_runs = OwnRuns::default();
         loop {
-            let kept = finder.find(self, hash, key)?;
+            let Some(kept) = finder.find(self, hash, key) else { return Ok(None) };
             let pair = kept.pair();
             let watch = self.watch(kept.entry());
             if !watch.run(|| condition(&pair.key, &pair.value)) {
-                return None;
+                return Err(kept);
             }
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
             let removed = unsafe { self.remove_entry(hash, kept.entry(), kept.found()) };
             if removed.is_some() {
-                return removed;
+                return Ok(removed);
             }
             own_runs.count(&watch, None, "remove_if");
         }
@@ -353,8 +511,8 @@ where
                     // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
                     match unsafe { self.put_in_place(hash, kept.entry(), place, pair, finder.hazard()) } {
                         Ok((new, old)) => {
-                            // The caller owns the old entry; the hazard slot holds the new one.
-                            mem::forget(kept);
+                            // The caller owns the old entry.
+                            F::let_go(kept);
                             // SAFETY: `put_in_place` has set the hazard slot to the new entry's address, under the lock.
                             return Ok(Computed::Updated { old, new: unsafe { finder.keep(new) } });
                         }

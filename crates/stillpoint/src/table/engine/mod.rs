@@ -21,6 +21,7 @@ pub(crate) mod change;
 pub(crate) mod chunks;
 mod grow;
 pub(crate) mod hint;
+mod inits;
 mod mix;
 pub(crate) mod places;
 mod scrap;
@@ -43,6 +44,7 @@ use arena::{Arena, Pair};
 use array::{Array, STRIPES};
 use bucket::Bucket;
 use hint::hint;
+use inits::Inits;
 use places::Places;
 use search::prefetch;
 use slab::Touch;
@@ -72,6 +74,7 @@ pub(crate) struct Inner<K, V, S> {
     help: std::sync::atomic::AtomicUsize,
     growths: std::sync::atomic::AtomicUsize,
     shrinks: std::sync::atomic::AtomicUsize,
+    inits: Inits,
     /// Makes the type invariant in `K` and `V`: a shared table must not take an entry as one type and return it as a
     /// subtype or a supertype.
     entries: Invariant<Pair<K, V>>,
@@ -153,6 +156,7 @@ impl<K, V, S> Inner<K, V, S> {
             help: Default::default(),
             growths: Default::default(),
             shrinks: Default::default(),
+            inits: Inits::default(),
             entries: PhantomData,
         })
     }

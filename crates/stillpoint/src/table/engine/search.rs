@@ -1,8 +1,9 @@
 //! The readers' protocol.
 
-use std::borrow::Borrow;
 use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
+
+use equivalent::Equivalent;
 
 use super::arena::{Arena, Lens, Pair};
 use super::array::{Array, View};
@@ -106,7 +107,7 @@ fn protect<'a, K, V>(
 /// The slots belong to a reader of the table's domain, and are used for nothing else during `'a`. The reader has vouched. The bucket's
 /// array is pinned.
 #[inline(always)]
-unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+unsafe fn search_bucket_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
     lens: Lens<'_, K, V>,
     bucket: &Bucket,
     tag: u16,
@@ -118,14 +119,14 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
         if busted::is(Variant::CompareFirst) {
             let entry = bucket.word(slot).load(Ordering::Acquire);
             // SAFETY: unsound on purpose. The entry may be freed already, which is the defect of this broken variant.
-            if entry == NO_ENTRY || unsafe { lens.pair(entry).as_ref() }.key.borrow() != key {
+            if entry == NO_ENTRY || !key.equivalent(&unsafe { lens.pair(entry).as_ref() }.key) {
                 continue;
             }
         }
         if let Some(held) = protect(lens, bucket, slot, slots.fence, slots.entry) {
             // The slot is cleared, also if `Eq` panics, and stays lent.
             let (clear, held) = (ClearLater(slots.entry.hazard()), ManuallyDrop::new(held));
-            if held.get().key.borrow() == key {
+            if key.equivalent(&held.get().key) {
                 mem::forget(clear);
                 return Some(ManuallyDrop::into_inner(held));
             }
@@ -143,7 +144,7 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 ///
 /// # Safety
 /// As for [`search_bucket_protected`], with the view's array.
-unsafe fn search_chain_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+unsafe fn search_chain_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
     lens: Lens<'_, K, V>,
     view: View<'_>,
     hash: u64,
@@ -171,7 +172,7 @@ unsafe fn search_chain_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 /// # Safety
 /// The caller is in a region of the table's domain as long as it uses the pair.
 #[inline(always)]
-unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+unsafe fn search_bucket<'g, K, V, Q: Equivalent<K> + ?Sized>(
     lens: Lens<'g, K, V>,
     bucket: &Bucket,
     tag: u16,
@@ -182,7 +183,7 @@ unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
         if entry != NO_ENTRY {
             // SAFETY: the entry was linked while the caller was in its region, so it is alive until the region ends.
             let pair = unsafe { lens.pair(entry).as_ref() };
-            if pair.key.borrow() == key {
+            if key.equivalent(&pair.key) {
                 return Some(pair);
             }
         }
@@ -198,7 +199,7 @@ unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 /// # Safety
 /// The array comes from [`Inner::view_in_region`], and the region lasts as long as the pair is used.
 #[inline(always)]
-pub(crate) unsafe fn search<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+pub(crate) unsafe fn search<'g, K, V, Q: Equivalent<K> + ?Sized>(
     lens: Lens<'g, K, V>,
     view: View<'g>,
     hash: u64,
@@ -223,7 +224,7 @@ pub(crate) unsafe fn search<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 /// As for [`search`].
 #[cold]
 #[inline(never)]
-unsafe fn search_on<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+unsafe fn search_on<'g, K, V, Q: Equivalent<K> + ?Sized>(
     arena: &'g Arena<K, V>,
     mut array: &'g Array,
     hash: u64,
@@ -256,7 +257,7 @@ unsafe fn search_on<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 /// # Safety
 /// As for [`search`].
 #[inline]
-pub(crate) unsafe fn search_many<'g, 'k, K: Borrow<Q>, V, Q: Eq + ?Sized + 'k, const N: usize>(
+pub(crate) unsafe fn search_many<'g, 'k, K, V, Q: Equivalent<K> + ?Sized + 'k, const N: usize>(
     lens: Lens<'g, K, V>,
     view: View<'g>,
     hashes: [u64; N],
@@ -276,7 +277,7 @@ pub(crate) unsafe fn search_many<'g, 'k, K: Borrow<Q>, V, Q: Eq + ?Sized + 'k, c
         if candidates[at] != NO_ENTRY {
             // SAFETY: the entry was linked while the caller was in its region, so it is alive.
             let pair = unsafe { lens.pair(candidates[at]).as_ref() };
-            if pair.key.borrow() == key(at) {
+            if key(at).equivalent(&pair.key) {
                 return Some(pair);
             }
         }
@@ -394,7 +395,7 @@ impl<'a> Pins<'a> {
 
     /// Looks a key up, and pins its entry.
     #[inline(always)]
-    pub(crate) fn search<K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+    pub(crate) fn search<K, V, S, Q: Equivalent<K> + ?Sized>(
         &mut self,
         inner: &Inner<K, V, S>,
         lens: Lens<'_, K, V>,
@@ -469,7 +470,7 @@ impl<'a> Slots<'a> {
 /// A protected lookup in a whole chain, and in the chain that it has moved to. `Err` when the array is not current any
 /// more: the current array has been pinned in its place, and the lookup begins again there.
 #[inline(always)]
-fn search_chains<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+fn search_chains<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     slots: Slots<'a>,
     inner: &Inner<K, V, S>,
     array: &'a Array,
@@ -503,7 +504,7 @@ fn search_chains<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
 /// As [`search_chains`], with the slots of a bound reader. The arguments fit into registers.
 #[cold]
 #[inline(never)]
-fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+fn search_on_protected<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     record: &'a Record,
     protocol: &'a Protocol,
     inner: &Inner<K, V, S>,
@@ -518,15 +519,12 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
 impl<K, V, S> Inner<K, V, S> {
     /// Looks a key up, and pins its entry. The reader is of the table's domain.
     #[inline(always)]
-    pub(crate) fn search_unbound<'a, Q: Eq + ?Sized>(
+    pub(crate) fn search_unbound<'a, Q: Equivalent<K> + ?Sized>(
         &'a self,
         reader: &'a Reader,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>>
-    where
-        K: Borrow<Q>,
-    {
+    ) -> Option<Held<'a, K, V>> {
         let record = reader.record();
         let [current, _, next] = record.exclusive_hazards();
         reader.vouch();
@@ -546,15 +544,12 @@ impl<K, V, S> Inner<K, V, S> {
     /// As [`search_unbound`](Inner::search_unbound), when the usual slots of arrays are taken.
     #[cold]
     #[inline(never)]
-    fn search_in_further_arrays<'a, Q: Eq + ?Sized>(
+    fn search_in_further_arrays<'a, Q: Equivalent<K> + ?Sized>(
         &'a self,
         reader: &'a Reader,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>>
-    where
-        K: Borrow<Q>,
-    {
+    ) -> Option<Held<'a, K, V>> {
         let (current, next) = (Lent(reader.further_hazard()), Lent(reader.further_hazard()));
         // Last: until it is set, a lookup by the allocator may take the first slot.
         let entry = reader.free_hazard();
@@ -575,15 +570,12 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Safety
     /// The slots are of one reader, of the table's domain, which has vouched. Nothing else uses them meanwhile.
     #[inline(always)]
-    unsafe fn search_with<'a, Q: Eq + ?Sized>(
+    unsafe fn search_with<'a, Q: Equivalent<K> + ?Sized>(
         &'a self,
         slots: Slots<'a>,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>>
-    where
-        K: Borrow<Q>,
-    {
+    ) -> Option<Held<'a, K, V>> {
         let lent = Lent(slots.entry);
         let array = if busted::is(Variant::ArrayNotPinned) {
             // SAFETY: every array stays as long as the table. Its buckets may go, which is the defect of this broken variant.
@@ -607,16 +599,13 @@ impl<K, V, S> Inner<K, V, S> {
 
     #[cold]
     #[inline(never)]
-    fn search_on_with<'a, Q: Eq + ?Sized>(
+    fn search_on_with<'a, Q: Equivalent<K> + ?Sized>(
         &self,
         slots: &Slots<'a>,
         mut array: &'a Array,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>>
-    where
-        K: Borrow<Q>,
-    {
+    ) -> Option<Held<'a, K, V>> {
         loop {
             match search_chains(*slots, self, array, hash, key) {
                 Ok(held) => return held,

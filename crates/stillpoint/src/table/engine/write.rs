@@ -4,12 +4,13 @@
 //! wait are refused, and nothing is freed, since a destructor may need the lock. Values are made before the lock is taken, and
 //! dropped after it is released.
 
-use std::borrow::Borrow;
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
+
+use equivalent::Equivalent;
 
 use super::arena::{Pair, SPARE};
 use super::array::{Array, STRIPES};
@@ -20,6 +21,7 @@ use super::stripe::Held;
 use super::{hint, Inner, Owned};
 use crate::frames::Foreign;
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
+use crate::table::busted::{self, Variant};
 use stillpoint_sys::panics::{keep_first, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 
@@ -417,21 +419,18 @@ where
     /// Pins an entry that is linked, or about to be, under the lock. A thread that unlinks it takes the lock later, so
     /// this store happens before the unlinking.
     fn pin(&self, hazard: Option<&Hazard>, entry: u32) {
-        if let Some(hazard) = hazard {
+        if let Some(hazard) = hazard.filter(|_| !busted::is(Variant::EntryNotPinned)) {
             set_hazard(hazard, self.arena().pair(entry).as_ptr().cast());
         }
     }
 
     /// Unlinks the entry of a key.
-    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Owned>
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<Owned> {
         let hash = self.hash(key);
         self.fetch(hash);
         let mut held = self.lock(hash);
         let place = self.locate(&mut held, hash);
-        let spot = self.find(place, hash, |_, found| under_lock(|| found.borrow() == key))?;
+        let spot = self.find(place, hash, |_, found| under_lock(|| key.equivalent(found)))?;
         Some(self.unlink(held, &spot))
     }
 
