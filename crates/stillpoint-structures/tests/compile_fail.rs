@@ -59,6 +59,7 @@ twins! {
     contents_not_sync
     deferred_call_not_static
     dropped_after_borrow
+    entry_across_await
     entry_beyond_a_handle
     entry_of_a_list_beyond_list
     entry_of_a_list_beyond_reader
@@ -74,6 +75,7 @@ twins! {
     forge_static_through_an_object
     forge_static_through_the_makers_of_objects
     forge_static_through_the_objects_of_a_block
+    guard_across_await
     guard_beyond_reader
     iterator_of_a_list_beyond_guard
     lengthen_a_loaded_reference

@@ -81,6 +81,7 @@ pub mod limits;
 pub mod link;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
+mod on_thread;
 pub(crate) mod orders;
 #[cfg(all(test, not(stillpoint_loom)))]
 #[path = "../../tests/support/other.rs"]
@@ -109,6 +110,7 @@ pub use default_domain::reset_after_fork;
 pub use default_domain::{barrier, barrier_timeout, default_domain, offline, pin, try_pin};
 pub use domain::{Domain, DomainBuilder};
 pub use error::BuildError;
+pub(crate) use on_thread::OnThread;
 pub use owned::OwnedProtected;
 pub use qsbr::{OfflineReader, QsbrReader};
 pub use reader::{Guard, Protected, Reader};

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::marker::PhantomData;
 #[cfg(not(stillpoint_loom))]
 use std::mem::ManuallyDrop;
 #[cfg(not(stillpoint_loom))]
@@ -12,6 +11,7 @@ use super::engine::core::record::{ReaderKind, Record};
 use super::engine::core::registry::Claim;
 use super::engine::wait::error::SynchronizeError;
 use super::engine::Core;
+use super::on_thread::OnThread;
 use super::region::{sealed::Sealed, Region};
 
 /// A reader whose loads cost nothing extra. From time to time it reports that it holds no reference: quiescent-state-based
@@ -45,11 +45,9 @@ use super::region::{sealed::Sealed, Region};
 /// assert_eq!(object, Some(&1)); // kept across a quiescent state
 /// ```
 pub struct QsbrReader {
-    record: NonNull<Record>,
+    record: OnThread<NonNull<Record>>,
     core: Arc<Core>,
-    claim: Claim<Record>,
-    /// Neither `Send` nor `Sync`.
-    _thread: PhantomData<*mut ()>,
+    claim: OnThread<Claim<Record>>,
 }
 
 impl QsbrReader {
@@ -61,8 +59,8 @@ impl QsbrReader {
     /// The reader of the calling thread, which has registered it in this record.
     pub(super) fn registered(core: Arc<Core>, claim: Claim<Record>) -> Self {
         // SAFETY: the core is alive, as the reader holds it.
-        let record = NonNull::from(unsafe { claim.slot() });
-        Self { record, core, claim, _thread: PhantomData }
+        let record = OnThread::new(NonNull::from(unsafe { claim.slot() }));
+        Self { record, core, claim: OnThread::new(claim) }
     }
 
     /// Takes the reader apart. The thread stays registered.
@@ -70,7 +68,7 @@ impl QsbrReader {
     pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
         let this = ManuallyDrop::new(self);
         // SAFETY: each is read once, as `this` is not dropped.
-        unsafe { (ptr::read(&raw const this.core), ptr::read(&raw const this.claim)) }
+        unsafe { (ptr::read(&raw const this.core), ptr::read(&raw const *this.claim)) }
     }
 
     #[inline(always)]

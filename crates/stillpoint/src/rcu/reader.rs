@@ -14,6 +14,7 @@ use super::engine::core::garbage::Garbage;
 use super::engine::core::record::{is_here, is_open, ReaderKind, Record, Slot, IDLE};
 use super::engine::core::registry::Claim;
 use super::engine::Core;
+use super::on_thread::OnThread;
 use super::region::{sealed::Sealed, Region};
 use crate::busted::{self, Variant};
 use crate::fence::ReaderFence;
@@ -50,14 +51,12 @@ use crate::fence::ReaderFence;
 /// std::thread::spawn(move || drop(domain.reader())); // made where it is used
 /// ```
 pub struct Reader {
-    record: NonNull<Record>,
+    record: OnThread<NonNull<Record>>,
     fence: ReaderFence,
     /// Guards beyond the first.
     nested: AtomicU32,
     core: Arc<Core>,
-    claim: Claim<Record>,
-    /// Neither `Send` nor `Sync`.
-    _thread: PhantomData<*mut ()>,
+    claim: OnThread<Claim<Record>>,
 }
 
 impl Reader {
@@ -69,8 +68,8 @@ impl Reader {
     /// The reader of the calling thread, which has registered it in this record.
     pub(super) fn registered(core: Arc<Core>, claim: Claim<Record>, fence: ReaderFence) -> Self {
         // SAFETY: the core is alive, as the reader holds it.
-        let record = NonNull::from(unsafe { claim.slot() });
-        Self { record, fence, nested: AtomicU32::new(0), core, claim, _thread: PhantomData }
+        let record = OnThread::new(NonNull::from(unsafe { claim.slot() }));
+        Self { record, fence, nested: AtomicU32::new(0), core, claim: OnThread::new(claim) }
     }
 
     /// Begins a region: until the guard is dropped, nothing is freed that was linked when the region began or later.
@@ -199,7 +198,7 @@ impl Reader {
     pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
         let this = ManuallyDrop::new(self);
         // SAFETY: each is read once, as `this` is not dropped.
-        unsafe { (ptr::read(&raw const this.core), ptr::read(&raw const this.claim)) }
+        unsafe { (ptr::read(&raw const this.core), ptr::read(&raw const *this.claim)) }
     }
 
     #[inline(always)]
@@ -351,8 +350,8 @@ impl fmt::Debug for Guard<'_> {
 /// between them. A value that is forgotten (`mem::forget`) holds the object up until the reader is dropped.
 #[must_use = "the object is protected until this value is dropped"]
 pub struct Protected<'a, T: ?Sized> {
-    object: NonNull<T>,
-    slot: Slot<'a>,
+    object: OnThread<NonNull<T>>,
+    slot: OnThread<Slot<'a>>,
     _object: PhantomData<&'a T>,
 }
 
@@ -362,7 +361,7 @@ impl<'a, T: ?Sized> Protected<'a, T> {
     /// once the slot is cleared. The slot is one of the calling thread's reader, and the drop of this value gives it back.
     #[inline(always)]
     pub(super) unsafe fn new(object: NonNull<T>, slot: Slot<'a>) -> Self {
-        Self { object, slot, _object: PhantomData }
+        Self { object: OnThread::new(object), slot: OnThread::new(slot), _object: PhantomData }
     }
 
     /// The same protection with a reference to a part of the object. (Not a method, because a method could hide one of the object's
@@ -394,7 +393,7 @@ impl<'a, T: ?Sized> Protected<'a, T> {
     /// ```
     pub fn map<U: ?Sized>(this: Self, part: impl FnOnce(&T) -> &U) -> Protected<'a, U> {
         // If `part` panics, the drop of `this` releases the object.
-        let object = NonNull::from(part(&this));
+        let object = OnThread::new(NonNull::from(part(&this)));
         Protected { object, slot: ManuallyDrop::new(this).slot, _object: PhantomData }
     }
 }

@@ -362,7 +362,7 @@ fn an_entry_is_kept_by_who_links_it() {
         let (reader, inner) = (shared.0.reader(), shared.1.inner());
         let mut finder = Sharing::new(inner, &reader);
         let found = inner.get_or_insert(&mut finder, Object::new(0), || Object::new(100));
-        let (Ok(Found::Inserted(kept) | Found::Present(kept, ..))) = found else { panic!("there is memory") };
+        let Ok(Found::Inserted(kept) | Found::Present(kept, ..)) = found else { panic!("there is memory") };
         assert!(matches!(kept.pair().value.read(), 100 | 200));
         // As a `compute` that replaces the entry.
         let pair = (Object::new(0), Object::new(101));

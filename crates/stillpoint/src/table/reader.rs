@@ -16,7 +16,7 @@ use super::methods::deciding;
 use super::removed::{Removed, Replaced};
 use super::table::Table;
 use super::RandomState;
-use crate::rcu::{default_domain, Reader};
+use crate::rcu::{default_domain, OnThread, Reader};
 
 /// A [`Table`](super::Table) as one reader sees it: made by [`Table::reader`](super::Table::reader), or by
 /// [`TableHandle::reader`](super::TableHandle::reader).
@@ -27,7 +27,7 @@ use crate::rcu::{default_domain, Reader};
 pub struct TableReader<'a, K, V, S = RandomState> {
     inner: &'a Inner<K, V, S>,
     lens: Lens<'a, K, V>,
-    pins: Pins<'a>,
+    pins: OnThread<Pins<'a>>,
     reader: &'a Reader,
     exclusive: PhantomData<&'a mut Reader>,
 }
@@ -195,7 +195,7 @@ impl<'a, K, V, S> TableReader<'a, K, V, S> {
     pub(super) fn new(inner: &'a Inner<K, V, S>, reader: &'a mut Reader) -> Self {
         let reader = &*reader;
         // SAFETY: the domain was checked; this value borrows the reader exclusively, and the table.
-        let pins = unsafe { Pins::new(inner, reader.record(), reader.fence()) };
+        let pins = OnThread::new(unsafe { Pins::new(inner, reader.record(), reader.fence()) });
         Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }
 
@@ -213,7 +213,7 @@ impl<'a, K, V, S> TableReader<'a, K, V, S> {
         let reader = &*reader;
         // SAFETY: by the caller's promise, the reader is of the table's domain, and `home` belongs to both. This value
         // borrows all three.
-        let pins = unsafe { Pins::resume(inner, reader.record(), reader.fence(), home) };
+        let pins = OnThread::new(unsafe { Pins::resume(inner, reader.record(), reader.fence(), home) });
         Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }
 
@@ -316,13 +316,13 @@ impl<K, V, S> fmt::Debug for TableReader<'_, K, V, S> {
 /// ```
 #[must_use = "the entry is protected until this value is dropped"]
 pub struct Ref<'a, K, V> {
-    held: Held<'a, K, V>,
+    held: OnThread<Held<'a, K, V>>,
 }
 
 impl<'a, K, V> Ref<'a, K, V> {
     #[inline(always)]
     pub(super) fn new(held: Held<'a, K, V>) -> Self {
-        Self { held }
+        Self { held: OnThread::new(held) }
     }
 
     /// The key.

@@ -64,6 +64,11 @@ pub(crate) struct Lens<'a, K, V> {
     arena: &'a Arena<K, V>,
 }
 
+// SAFETY: `first` points into the arena that it borrows.
+unsafe impl<K: Send + Sync, V: Send + Sync> Send for Lens<'_, K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Lens<'_, K, V> {}
+
 impl<K, V> Clone for Lens<'_, K, V> {
     fn clone(&self) -> Self {
         *self
