@@ -18,9 +18,17 @@ fn table_tablereader_a(make: impl for<'any> Fn(&'any ()) -> table::TableReader<'
 fn table_tableguard_g(make: impl for<'any> Fn(&'any ()) -> table::TableGuard<'any, u8, u8>) { both!(_later, first); first = (); _later = make(&first); }
 fn table_ref_a(make: impl for<'any> Fn(&'any ()) -> table::Ref<'any, u8, u8>) { both!(_later, first); first = (); _later = make(&first); }
 fn table_removed_t(make: impl for<'any> Fn(&'any ()) -> table::Removed<'any, u8, u8>) { both!(_later, first); first = (); _later = make(&first); }
+fn table_stillheld_t(make: impl for<'any> Fn(&'any ()) -> table::error::StillHeld<'any, u8, u8>) { both!(_later, first); first = (); _later = make(&first); }
+fn table_tablehandle_k(make: impl for<'any> Fn(&'any ()) -> table::TableHandle<&'any (), u8>) { both!(_later, first); first = (); _later = make(&first); }
+fn table_tablehandle_v(make: impl for<'any> Fn(&'any ()) -> table::TableHandle<u8, &'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn table_tablehandle_s(make: impl for<'any> Fn(&'any ()) -> table::TableHandle<u8, u8, &'any ()>) { both!(_later, first); first = (); _later = make(&first); }
+fn table_intoiter_k(make: impl for<'any> Fn(&'any ()) -> table::IntoIter<&'any (), u8>) { both!(_later, first); first = (); _later = make(&first); }
+fn table_intoiter_v(make: impl for<'any> Fn(&'any ()) -> table::IntoIter<u8, &'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn table_intoiter_s(make: impl for<'any> Fn(&'any ()) -> table::IntoIter<u8, u8, &'any ()>) { both!(_later, first); first = (); _later = make(&first); }
+fn table_set_k(make: impl for<'any> Fn(&'any ()) -> table::Set<&'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn table_set_s(make: impl for<'any> Fn(&'any ()) -> table::Set<u8, &'any ()>) { both!(_later, first); first = (); _later = make(&first); }
+fn table_table_k(make: impl for<'any> Fn(&'any ()) -> table::Table<&'any (), u8>) { both!(_later, first); first = (); _later = make(&first); }
+fn table_table_v(make: impl for<'any> Fn(&'any ()) -> table::Table<u8, &'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn table_table_s(make: impl for<'any> Fn(&'any ()) -> table::Table<u8, u8, &'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn timer_drain_a(make: impl for<'any> Fn(&'any ()) -> timer::Drain<'any, u8>) { both!(_later, first); first = (); _later = make(&first); }
 fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::TimerService<&'any ()>) { both!(_later, first); first = (); _later = make(&first); }

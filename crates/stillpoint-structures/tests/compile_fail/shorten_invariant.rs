@@ -23,6 +23,8 @@ fn table_iter_k(from: table::Iter<'static, Given, u8>) -> table::Iter<'static, W
 fn table_iter_v(from: table::Iter<'static, u8, Given>) -> table::Iter<'static, u8, Wanted> { from }
 fn table_removed_k(from: table::Removed<'static, Given, u8>) -> table::Removed<'static, Wanted, u8> { from }
 fn table_removed_v(from: table::Removed<'static, u8, Given>) -> table::Removed<'static, u8, Wanted> { from }
+fn table_stillheld_k(from: table::error::StillHeld<'static, Given, u8>) -> table::error::StillHeld<'static, Wanted, u8> { from }
+fn table_stillheld_v(from: table::error::StillHeld<'static, u8, Given>) -> table::error::StillHeld<'static, u8, Wanted> { from }
 fn table_tablehandle_k(from: table::TableHandle<Given, u8>) -> table::TableHandle<Wanted, u8> { from }
 fn table_tablehandle_v(from: table::TableHandle<u8, Given>) -> table::TableHandle<u8, Wanted> { from }
 fn table_itermut_k(from: table::IterMut<'static, Given, u8>) -> table::IterMut<'static, Wanted, u8> { from }

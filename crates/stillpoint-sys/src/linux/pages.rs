@@ -141,6 +141,15 @@ pub fn allow_huge(start: NonNull<u8>, bytes: usize) {
     unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 
+/// Gives the memory of pages back. They stay mapped, and hold zeroes.
+///
+/// # Safety
+/// The pages are of a [`Mapping`], `start` is aligned to [`SMALL`], `bytes` is a multiple of it, and nothing refers to their contents.
+pub unsafe fn discard(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: by the caller's promise. If the kernel refuses, as for locked pages, they keep their memory.
+    unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
+}
+
 /// Asks for all pages at once.
 fn populate(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the advice changes no contents.

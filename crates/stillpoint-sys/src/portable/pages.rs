@@ -39,4 +39,10 @@ impl Mapping {
 }
 
 /// Does nothing.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn discard(_start: NonNull<u8>, _bytes: usize) {}
+
+/// Does nothing.
 pub fn allow_huge(_start: NonNull<u8>, _bytes: usize) {}

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::engine::store::Store;
 use super::engine::{Inner, Shape};
-use super::error::OutOfMemory;
+use super::full::OutOfMemory;
 use super::removed::verify;
 use super::table::Table;
 use super::RandomState;

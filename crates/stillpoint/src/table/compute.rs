@@ -2,7 +2,7 @@ use std::fmt;
 
 use super::engine::change::{Computed, Found};
 use super::engine::Owned;
-use super::error::Full;
+use super::full::Full;
 
 /// What [`TableReader::compute`](super::TableReader::compute) has done. `E` is an entry in the table: a
 /// [`Ref`](super::Ref), or key and value under a guard. `R` is a [`Removed`](super::Removed) entry.

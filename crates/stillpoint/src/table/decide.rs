@@ -8,7 +8,8 @@ use super::compute::{Compute, TryInsertError};
 use super::engine::arena::Pair;
 use super::engine::change::{Deciding, Found, Operation, Sharing};
 use super::engine::Inner;
-use super::error::{Full, InitError, UpdateError};
+use super::error::{InitError, UpdateError};
+use super::full::Full;
 use super::methods::deciding;
 use super::reader::Ref;
 use super::removed::{Removed, Replaced};
@@ -118,7 +119,7 @@ where
     /// As [`get_or_insert`](Table::get_or_insert), and with a panic of `init`.
     ///
     /// ```
-    /// use stillpoint::table::{InitError, Table};
+    /// use stillpoint::table::{error::InitError, Table};
     ///
     /// let pages: Table<&str, String> = Table::new();
     /// let page = pages.get_or_init("index", || {
@@ -233,7 +234,7 @@ where
     /// As [`update`](Table::update).
     ///
     /// ```
-    /// use stillpoint::table::{Table, UpdateError};
+    /// use stillpoint::table::{error::UpdateError, Table};
     ///
     /// let hits = Table::from([(String::from("index"), 1)]);
     /// let old = hits.update_owned("index".into(), |hits| hits + 1)?;

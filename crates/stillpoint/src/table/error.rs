@@ -1,63 +1,17 @@
+//! Why calls that decide, or wait, did not do so. Nothing is lost: each error hands back what the call was given.
+//!
+//! [`Full`] and [`OutOfMemory`](super::OutOfMemory) are one level up.
+
+use std::error::Error;
 use std::fmt;
 
 use super::engine::change::NotMade;
+use super::full::Full;
+use super::removed::Removed;
+use super::RandomState;
+use crate::rcu::wait::SynchronizeError;
 
-/// The table is full. The key and the value are handed back.
-///
-/// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that are not freed
-/// yet, reach the limit. These wait for a reader that holds them up, or for another writer that was preempted while it
-/// freed some: then another attempt succeeds when that writer runs again. A full table still replaces entries, until
-/// replaced entries that wait also take its 64 spare slots. A table without a limit is full when there is no memory.
-///
-/// ```
-/// use stillpoint::{rcu::Domain, table::{Full, Table}};
-///
-/// let table = Table::builder_in(&Domain::new()).max_len(1).build()?;
-/// table.insert("a", 1).unwrap();
-/// let Err(full) = table.insert("b", 2) else { panic!("there is room for one entry only") };
-/// assert_eq!(full, Full("b", 2));
-/// assert_eq!(full.into_inner(), ("b", 2));
-/// # Ok::<(), stillpoint::table::OutOfMemory>(())
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct Full<K, V>(
-    /// The key.
-    pub K,
-    /// The value.
-    pub V,
-);
-
-impl<K, V> Full<K, V> {
-    /// The key and the value.
-    pub fn into_inner(self) -> (K, V) {
-        (self.0, self.1)
-    }
-}
-
-impl<K, V> From<(K, V)> for Full<K, V> {
-    fn from((key, value): (K, V)) -> Self {
-        Self(key, value)
-    }
-}
-
-impl<K, V> fmt::Debug for Full<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Full").field(&format_args!("{self}")).finish()
-    }
-}
-
-impl<K, V> fmt::Display for Full<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the table has no room for another entry: remove some, give it a higher limit, or find the reader that \
-             holds removed entries up; if writers outnumber CPUs, one of them may hold some up for a moment",
-        )
-    }
-}
-
-impl<K, V> std::error::Error for Full<K, V> {}
-
-/// Why [`Table::update_owned`](super::Table::update_owned) did not replace an entry. Nothing is lost.
+/// Why [`Table::update_owned`](super::Table::update_owned) did not replace an entry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum UpdateError<K, V> {
     /// The key is not in the table, and is handed back.
@@ -86,7 +40,7 @@ impl<K, V> fmt::Display for UpdateError<K, V> {
     }
 }
 
-impl<K, V> std::error::Error for UpdateError<K, V> {}
+impl<K, V> Error for UpdateError<K, V> {}
 
 impl<K, V> From<NotMade<K, V>> for InitError<K, V> {
     fn from(why: NotMade<K, V>) -> Self {
@@ -97,7 +51,7 @@ impl<K, V> From<NotMade<K, V>> for InitError<K, V> {
     }
 }
 
-/// Why [`Table::get_or_init`](super::Table::get_or_init) returns no entry. Nothing is lost.
+/// Why [`Table::get_or_init`](super::Table::get_or_init) returns no entry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum InitError<K, V> {
     /// Another call makes the value of this key, and this one must not wait for it, since it could wait for ever: it comes from the
@@ -128,33 +82,42 @@ impl<K, V> fmt::Display for InitError<K, V> {
     }
 }
 
-impl<K, V> std::error::Error for InitError<K, V> {}
+impl<K, V> Error for InitError<K, V> {}
 
-/// There is no memory for a table of this size, or the size is above the limit: a table has at most 2³² − 66 entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutOfMemory {
-    pub(super) entries: usize,
-    /// Bytes of each entry.
-    pub(super) each: usize,
+/// A wait for the readers of a [`Removed`] entry ended before they had released it: see [`Removed::into_entry`].
+///
+/// ```
+/// use std::time::Duration;
+/// use stillpoint::table::Table;
+///
+/// let table = Table::from([("a", 1)]);
+/// let held = table.get("a");
+/// let limit = Duration::from_millis(1);
+/// let refused = table.remove("a").unwrap().into_entry_timeout(limit).unwrap_err();
+/// assert_eq!(*refused.removed, 1);
+/// println!("{refused}");
+/// ```
+pub struct StillHeld<'t, K, V, S = RandomState> {
+    /// The entry. When dropped, it is retired.
+    pub removed: Removed<'t, K, V, S>,
+    /// Why the wait ended.
+    pub cause: SynchronizeError,
 }
 
-impl fmt::Display for OutOfMemory {
+impl<K, V, S> fmt::Debug for StillHeld<'_, K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.entries {
-            // Even an empty table has some slots.
-            0 => write!(
-                f,
-                "there is no memory for the first entries of a table, of {} bytes each: put large values into boxes",
-                self.each
-            ),
-            entries => write!(
-                f,
-                "there is no memory, or no room below the table's limit, for {entries} entries of {} bytes each: ask \
-                 for fewer",
-                self.each
-            ),
-        }
+        f.debug_struct("StillHeld").field("cause", &self.cause).finish_non_exhaustive()
     }
 }
 
-impl std::error::Error for OutOfMemory {}
+impl<K, V, S> fmt::Display for StillHeld<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the entry was not taken apart (try again later, or drop it): {}", self.cause)
+    }
+}
+
+impl<K, V, S> Error for StillHeld<'_, K, V, S> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}

@@ -9,7 +9,8 @@ use super::engine::array::View;
 use super::engine::change::{Deciding, Found, InRegion, Operation, Seen};
 use super::engine::search::{search, search_many};
 use super::engine::Inner;
-use super::error::{Full, UpdateError};
+use super::error::UpdateError;
+use super::full::Full;
 use super::iter::Iter;
 use super::methods::deciding;
 use super::removed::{Removed, Replaced};
@@ -17,7 +18,7 @@ use super::table::Table;
 use super::RandomState;
 use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
-use crate::rcu::{self, Guard, Region};
+use crate::rcu::{self, Guard, OnThread, Region};
 
 /// Access to a table in a region. Plain references to entries are valid as long as the guard.
 /// [`TableReader::pin`](super::TableReader::pin) begins a region for it; [`Table::within`](super::Table::within) uses a
@@ -62,9 +63,9 @@ use crate::rcu::{self, Guard, Region};
 #[must_use = "the region ends when the guard is dropped, if the guard began it"]
 pub struct TableGuard<'g, K, V, S = RandomState, R = Guard<'g>> {
     inner: &'g Inner<K, V, S>,
-    lens: Lens<'g, K, V>,
-    view: View<'g>,
-    region: R,
+    lens: OnThread<Lens<'g, K, V>>,
+    view: OnThread<View<'g>>,
+    region: OnThread<R>,
 }
 
 impl<K, V, S> Table<K, V, S> {
@@ -122,7 +123,8 @@ impl<'g, K, V, S, R: Region> TableGuard<'g, K, V, S, R> {
     pub(super) unsafe fn new(inner: &'g Inner<K, V, S>, region: R) -> Self {
         // SAFETY: the region is of the table's domain, and lasts as long as the guard, which every result borrows.
         let view = unsafe { inner.view_in_region() };
-        Self { inner, lens: inner.lens(), view, region }
+        let lens = OnThread::new(inner.lens());
+        Self { inner, lens, view: OnThread::new(view), region: OnThread::new(region) }
     }
 }
 
@@ -145,7 +147,7 @@ macro_rules! in_region {
             #[inline(always)]
             pub fn get_hashed<Q: Equivalent<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<&$life V> {
                 // SAFETY: the view was taken in this region.
-                unsafe { search(self.lens, self.view, hash, key) }.map(|pair| &pair.value)
+                unsafe { search(*self.lens, *self.view, hash, key) }.map(|pair| &pair.value)
             }
 
             /// Looks a key up, and returns the key in the table as well.
@@ -155,7 +157,7 @@ macro_rules! in_region {
                 key: &Q,
             ) -> Option<(&$life K, &$life V)> {
                 // SAFETY: the view was taken in this region.
-                let pair = unsafe { search(self.lens, self.view, self.inner.hash(key), key) }?;
+                let pair = unsafe { search(*self.lens, *self.view, self.inner.hash(key), key) }?;
                 Some((&pair.key, &pair.value))
             }
 
@@ -168,7 +170,7 @@ macro_rules! in_region {
             ) -> [Option<&$life V>; N] {
                 let hashes = self.inner.hashes(keys);
                 // SAFETY: the view was taken in this region.
-                unsafe { search_many(self.lens, self.view, hashes, |at| &keys[at]) }
+                unsafe { search_many(*self.lens, *self.view, hashes, |at| &keys[at]) }
                     .map(|pair| Some(&pair?.value))
             }
 
@@ -194,7 +196,7 @@ macro_rules! in_region {
             #[inline(always)]
             fn finder(&self) -> (&'g Inner<K, V, S>, InRegion<$life, K, V>) {
                 // SAFETY: the view was taken in this region, which lasts as long as the results.
-                (self.inner, unsafe { InRegion::new(self.lens, self.view) })
+                (self.inner, unsafe { InRegion::new(*self.lens, *self.view) })
             }
 
             deciding!(pub self, [&self], 'g, &$life V = Seen::value, (&$life K, &$life V) = Seen::key_value);
@@ -215,7 +217,7 @@ where
     #[inline(always)]
     pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         // SAFETY: the view was taken in this region.
-        unsafe { search(self.lens, self.view, self.inner.hash(key), key) }.is_some()
+        unsafe { search(*self.lens, *self.view, self.inner.hash(key), key) }.is_some()
     }
 
     /// Removes the entries for which `keep` returns false. As with [`iter`](TableGuard::iter), an entry that is

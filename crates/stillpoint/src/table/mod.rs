@@ -49,7 +49,7 @@
 //! | call | what a preempted thread keeps alive | for |
 //! |---|---|---|
 //! | [`Table::get`], [`Table::protect`] | the entry that it holds | the default |
-//! | [`TableReader::get`] and its other methods | the entry that it holds, and an array of buckets | loops of lookups; updates |
+//! | [`TableReader::get`] and its other methods | the entry that it holds, and an array of buckets | loops of lookups |
 //! | [`TableReader::pin`], then [`TableGuard::get`], [`get_many`](TableGuard::get_many), [`iter`](TableGuard::iter) | everything retired since | bursts, traversals |
 //! | [`Table::within`] a [`QsbrReader`](crate::rcu::QsbrReader) or any other region: the same calls | as that region | loops that have one already |
 //!
@@ -72,12 +72,15 @@
 //! | call | key is there | key is not there |
 //! |---|---|---|
 //! | [`Table::insert`] | replaces | inserts |
-//! | [`TableReader::update`] | replaces | – |
-//! | [`update_or_insert`](TableReader::update_or_insert), `_with` | replaces | inserts |
-//! | [`get_or_insert`](TableReader::get_or_insert), `_with` | – | inserts |
-//! | [`try_insert`](TableReader::try_insert), `_with` | hands the pair back | inserts |
-//! | [`remove_if`](TableReader::remove_if) | removes, or not | – |
-//! | [`compute`](TableReader::compute) | replaces, removes, or not | inserts, or not |
+//! | [`Table::update`], [`update_owned`](Table::update_owned) | replaces | – |
+//! | [`update_or_insert`](Table::update_or_insert), `_with` | replaces | inserts |
+//! | [`get_or_insert`](Table::get_or_insert), `_with` | – | inserts |
+//! | [`get_or_init`](Table::get_or_init) | – | inserts; other callers wait |
+//! | [`try_insert`](Table::try_insert), `_with` | hands the pair back | inserts |
+//! | [`remove_if`](Table::remove_if) | removes, or not | – |
+//! | [`compute`](Table::compute) | replaces, removes, or not | inserts, or not |
+//!
+//! They are methods of the table in the default domain, and of a [`TableReader`] or a [`TableGuard`] in any domain.
 //!
 //! Values are replaced, never changed: a reader that holds the old value keeps it as it is. (For values that change in
 //! place, use atomics or locks.) Functions that are passed to these calls run without a lock, on an entry that is kept
@@ -88,7 +91,7 @@
 //! # Lifetimes
 //!
 //! A [`Ref`] keeps one entry alive. References from a [`TableGuard`] are valid as long as the guard. A [`Removed`]
-//! entry belongs to the caller, who can read it, retire it by dropping it, or [take it apart](Removed::try_into_entry)
+//! entry belongs to the caller, who can read it, retire it by dropping it, or [take it apart](Removed::into_entry)
 //! once no reader can hold it any more. An entry is freed only when no reader can hold it. A `Ref` that is never
 //! dropped keeps alive the memory of its entry; a guard that is never dropped keeps alive everything that is retired after it
 //! began. Key and value are `'static`, since their destructors may run later, on any thread. When the table has been
@@ -104,7 +107,7 @@
 //! - A writer locks one of 256 stripes of the buckets while it searches, and for a few stores.
 //! - While the table grows, each write moves at most three chains of buckets.
 //!   [`with_capacity_in`](Table::with_capacity_in) and [`reserve`](Table::reserve) avoid this cost, and page faults;
-//!   [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back.
+//!   [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back, and blocks of 2 MiB without entries.
 //! - Keep a [`TableReader`] or a [`TableHandle`] as long as the thread looks things up: making one costs more than a lookup.
 //! - Replacing a value allocates a slot and retires one, as an insertion and a removal do.
 //!
@@ -128,7 +131,8 @@ pub mod busted;
 mod compute;
 mod decide;
 pub(crate) mod engine;
-mod error;
+pub mod error;
+mod full;
 mod guard;
 mod handle;
 mod iter;
@@ -146,12 +150,12 @@ mod whole;
 pub use builder::TableBuilder;
 pub use compute::{Compute, TryInsertError};
 pub use engine::change::Operation;
-pub use error::{Full, InitError, OutOfMemory, UpdateError};
+pub use full::{Full, OutOfMemory};
 pub use guard::TableGuard;
 pub use handle::TableHandle;
 pub use iter::{IntoIter, Iter, IterMut};
 pub use reader::{Ref, TableReader};
-pub use removed::{Removed, Replaced, StillHeld};
+pub use removed::{Removed, Replaced};
 pub use set::Set;
 pub use table::{Table, TableStats};
 

@@ -10,7 +10,8 @@ use super::engine::arena::{Lens, Pair};
 use super::engine::change::{Deciding, Found, Operation, Protecting};
 use super::engine::search::{Held, Home, Pins};
 use super::engine::Inner;
-use super::error::{Full, InitError, UpdateError};
+use super::error::{InitError, UpdateError};
+use super::full::Full;
 use super::guard::TableGuard;
 use super::methods::deciding;
 use super::removed::{Removed, Replaced};
@@ -26,7 +27,7 @@ use crate::rcu::{default_domain, OnThread, Reader};
 /// keeps alive the memory of an old array. Drop it when the thread stops reading for a long time.
 pub struct TableReader<'a, K, V, S = RandomState> {
     inner: &'a Inner<K, V, S>,
-    lens: Lens<'a, K, V>,
+    lens: OnThread<Lens<'a, K, V>>,
     pins: OnThread<Pins<'a>>,
     reader: &'a Reader,
     exclusive: PhantomData<&'a mut Reader>,
@@ -196,7 +197,7 @@ impl<'a, K, V, S> TableReader<'a, K, V, S> {
         let reader = &*reader;
         // SAFETY: the domain was checked; this value borrows the reader exclusively, and the table.
         let pins = OnThread::new(unsafe { Pins::new(inner, reader.record(), reader.fence()) });
-        Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
+        Self { inner, lens: OnThread::new(inner.lens()), pins, reader, exclusive: PhantomData }
     }
 
     /// As [`new`](TableReader::new), with an array that stays pinned from one reader to the next.
@@ -214,7 +215,7 @@ impl<'a, K, V, S> TableReader<'a, K, V, S> {
         // SAFETY: by the caller's promise, the reader is of the table's domain, and `home` belongs to both. This value
         // borrows all three.
         let pins = OnThread::new(unsafe { Pins::resume(inner, reader.record(), reader.fence(), home) });
-        Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
+        Self { inner, lens: OnThread::new(inner.lens()), pins, reader, exclusive: PhantomData }
     }
 
     /// Begins a region in which the table is read. A preempted thread that holds the guard keeps alive everything retired
@@ -256,10 +257,16 @@ where
     /// As [`get`](TableReader::get), with the [hash](Table::hash) of the key. With any other hash, the key is not found.
     #[inline(always)]
     pub fn get_hashed<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Ref<'_, K, V>> {
-        self.pins.search(self.inner, self.lens, hash, key).map(Ref::new)
+        self.pins.search(self.inner, *self.lens, hash, key).map(Ref::new)
     }
 
     /// A copy of the value.
+    ///
+    /// ```
+    /// let ports = std::sync::Arc::new(stillpoint::table::Table::from([("ssh", 22), ("dns", 53)]));
+    /// let mut handle = ports.handle();
+    /// assert_eq!((handle.reader().copied("dns"), handle.reader().copied("ntp")), (Some(53), None));
+    /// ```
     #[inline(always)]
     pub fn copied<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
@@ -276,7 +283,7 @@ where
 
     #[inline(always)]
     fn finder(&mut self) -> (&'a Inner<K, V, S>, Protecting<'_, 'a, K, V>) {
-        (self.inner, Protecting { pins: &mut self.pins, lens: self.lens })
+        (self.inner, Protecting { pins: &mut self.pins, lens: *self.lens })
     }
 
     /// As [`Table::get_or_init`](super::Table::get_or_init).

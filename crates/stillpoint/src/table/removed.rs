@@ -1,4 +1,3 @@
-use std::error::Error;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::num::NonZero;
@@ -9,13 +8,14 @@ use std::time::Duration;
 
 use super::engine::arena::Pair;
 use super::engine::{Inner, Owned};
-use super::error::Full;
+use super::error::StillHeld;
+use super::full::Full;
 use super::table;
 use super::RandomState;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::retired::{is_free, wait_until_free};
-use crate::rcu::wait::{SynchronizeError, Token};
+use crate::rcu::wait::Token;
 use crate::rcu::{Reclaimer, Region, RetireHandle};
 
 /// The result of a write that may replace an entry: the old entry, if there was one, or the new pair if the table is
@@ -265,44 +265,6 @@ impl<'t, K, V, S> Removed<'t, K, V, S> {
     /// The value.
     pub fn value(&self) -> &V {
         &self.pair().value
-    }
-}
-
-/// A wait for the readers of a [`Removed`] entry ended before they had released it: see [`Removed::into_entry`].
-///
-/// ```
-/// use std::time::Duration;
-/// use stillpoint::table::Table;
-///
-/// let table = Table::from([("a", 1)]);
-/// let held = table.get("a");
-/// let limit = Duration::from_millis(1);
-/// let refused = table.remove("a").unwrap().into_entry_timeout(limit).unwrap_err();
-/// assert_eq!(*refused.removed, 1);
-/// println!("{refused}");
-/// ```
-pub struct StillHeld<'t, K, V, S = RandomState> {
-    /// The entry. When dropped, it is retired.
-    pub removed: Removed<'t, K, V, S>,
-    /// Why the wait ended.
-    pub cause: SynchronizeError,
-}
-
-impl<K, V, S> fmt::Debug for StillHeld<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StillHeld").field("cause", &self.cause).finish_non_exhaustive()
-    }
-}
-
-impl<K, V, S> fmt::Display for StillHeld<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the entry was not taken apart (try again later, or drop it): {}", self.cause)
-    }
-}
-
-impl<K, V, S> Error for StillHeld<'_, K, V, S> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.cause)
     }
 }
 

@@ -2,7 +2,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};
 
-use super::error::Full;
+use super::full::Full;
 use super::table::Table;
 use super::RandomState;
 use crate::rcu::Domain;

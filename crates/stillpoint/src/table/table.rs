@@ -8,7 +8,7 @@ use super::engine::store::Store;
 use super::engine::stripe::Stripe;
 use super::engine::write::{Only, Put};
 use super::engine::Inner;
-use super::error::{Full, OutOfMemory};
+use super::full::{Full, OutOfMemory};
 use super::removed::{Removed, Replaced};
 use super::RandomState;
 use crate::rcu::engine::Core;
@@ -341,10 +341,13 @@ where
 {
     /// Moves everything to the smallest array of buckets that has room for the present entries, if it is smaller than
     /// the present array. Readers and other writers go on meanwhile. What no reader can hold any more is freed first;
-    /// the old array is freed as after a growth. Entries never move: their slots stay with the table, and are used
-    /// again.
+    /// the old array is freed as after a growth.
     ///
-    /// Takes time in proportion to the number of buckets, and locks out a writer for at most 64 of them at a time. Each
+    /// Entries never move. The memory of those that were freed goes back to the system in blocks of 2 MiB in which no entry is left; the
+    /// rest stays with the table, and is used again. So a few entries here and there keep nearly all of it: then make a new table.
+    ///
+    /// Takes time in proportion to the number of buckets, and to the most entries that there ever were. It locks out a writer for at most
+    /// 64 buckets, or 256 free slots, at a time. A writer that would find a table with a limit full waits for the end of this call. Each
     /// call that shrinks the table leaves a few hundred bytes with it until the table is dropped.
     ///
     /// If there is no memory, it does nothing, or leaves the rest to later writers. If the table shrinks during an
@@ -365,6 +368,7 @@ where
     pub fn shrink_to_fit(&self) {
         self.poll();
         self.inner().shrink();
+        self.inner().arena().shrink();
     }
 
     /// As [`insert`](Table::insert), if the key is not in the table; otherwise drops the pair and returns false.

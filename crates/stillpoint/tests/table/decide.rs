@@ -12,7 +12,8 @@ use std::time::Duration;
 use equivalent::Equivalent;
 use stillpoint::rcu::wait::SynchronizeError;
 use stillpoint::rcu::{self, Domain, Guard};
-use stillpoint::table::{Compute, Full, InitError, Operation, Set, Table, TryInsertError, UpdateError};
+use stillpoint::table::error::{InitError, UpdateError};
+use stillpoint::table::{Compute, Full, Operation, Set, Table, TryInsertError};
 
 use crate::census::{Census, Counted};
 
@@ -343,6 +344,7 @@ fn a_bound_reader_makes_a_value_once() {
     let mut lookup = table.reader(&mut reader);
     assert_eq!(lookup.get_or_init(1, || 10).map(|entry| *entry), Ok(10));
     assert_eq!(lookup.get_or_init(1, || unreachable!()).map(|entry| *entry), Ok(10));
+    assert_eq!(lookup.copied(&1), Some(10));
     assert_eq!(lookup.update_owned(1, |value| value + 1).map(|old| *old), Ok(10));
 }
 

@@ -8,9 +8,11 @@
 use std::cell::UnsafeCell;
 #[cfg(not(stillpoint_loom))]
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::NonNull;
 // Not modelled: the lists are used only under their locks.
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
@@ -64,11 +66,6 @@ pub(crate) struct Lens<'a, K, V> {
     arena: &'a Arena<K, V>,
 }
 
-// SAFETY: `first` points into the arena that it borrows.
-unsafe impl<K: Send + Sync, V: Send + Sync> Send for Lens<'_, K, V> {}
-// SAFETY: as above.
-unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Lens<'_, K, V> {}
-
 impl<K, V> Clone for Lens<'_, K, V> {
     fn clone(&self) -> Self {
         *self
@@ -107,6 +104,18 @@ fn pair_in<K, V>(slot: *mut Slot<K, V>) -> NonNull<Pair<K, V>> {
 
 /// Number of free lists.
 const LISTS: usize = 8;
+/// Slots that [`Arena::shrink`] takes or gives back under one lock of a list.
+const SHARE: u32 = 256;
+
+/// The bit of a slot in its word, in a set of slots.
+fn bit_of(slot: u32) -> u64 {
+    1 << (slot % u64::BITS)
+}
+
+fn word_of(set: &mut [u64], slot: u32) -> &mut u64 {
+    &mut set[(slot / u64::BITS) as usize]
+}
+
 /// Fresh slots that a list takes at a time.
 const RUN: u32 = 32;
 
@@ -128,8 +137,13 @@ pub(crate) struct Arena<K, V> {
     /// Spare slots that are free again.
     spare: FreeList,
     free: [CachePadded<FreeList>; LISTS],
-    /// How often one list has taken over another. Changed only under both locks.
+    /// How often slots have gone from one list to another: a list has taken over another one, or [`shrink`](Arena::shrink) has ended.
     moves: AtomicU32,
+    /// Ranges of slots whose memory was given back: as good as fresh ones.
+    returned: TryLock<Vec<Range<u32>>>,
+    /// Held by `shrink`, which has all free slots meanwhile.
+    shrinking: Mutex<()>,
+    is_shrinking: AtomicBool,
 }
 
 impl<K, V> Arena<K, V> {
@@ -150,6 +164,9 @@ impl<K, V> Arena<K, V> {
             spare: FreeList::default(),
             free: Default::default(),
             moves: AtomicU32::new(0),
+            returned: TryLock::new(Vec::new()),
+            shrinking: Mutex::new(()),
+            is_shrinking: AtomicBool::new(false),
         })
     }
 
@@ -193,8 +210,14 @@ impl<K, V> Arena<K, V> {
                 let own = self.free[hint % LISTS].lock();
                 self.take(&own).or_else(|| self.take_run(&own))
             });
-            if found.is_some() || self.moves.load(Ordering::Relaxed) == moves {
+            if found.is_some() {
                 return found;
+            }
+            // Acquire: pairs with the release at the end of `shrink`: whoever finds that it has ended sees that `moves` has changed.
+            if self.is_shrinking.load(Ordering::Acquire) {
+                drop(self.shrinking.lock().unwrap_or_else(PoisonError::into_inner));
+            } else if self.moves.load(Ordering::Relaxed) == moves {
+                return None;
             }
         }
     }
@@ -249,8 +272,12 @@ impl<K, V> Arena<K, V> {
         list.count(1);
     }
 
-    /// Gives an empty list a run of fresh slots, and takes the first of them.
+    /// Gives an empty list a run of returned or fresh slots, and takes the first of them.
     fn take_run(&self, list: &Held<'_>) -> Option<u32> {
+        if let Some(run) = self.take_returned() {
+            list.set_run(run.start + 1, run.end);
+            return Some(run.start);
+        }
         // Relaxed, both: no thread has used the memory of a fresh slot, and `ensure` publishes its chunk.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
         loop {
@@ -268,12 +295,97 @@ impl<K, V> Arena<K, V> {
         }
     }
 
+    /// Up to [`RUN`] slots whose memory was given back.
+    fn take_returned(&self) -> Option<Range<u32>> {
+        let mut returned = self.returned.lock();
+        let range = returned.last_mut()?;
+        let run = range.start..range.end.min(range.start.saturating_add(RUN));
+        range.start = run.end;
+        if run.end == range.end {
+            returned.pop();
+        }
+        Some(run)
+    }
+
+    /// Gives back the memory of [blocks](Chunks::blocks) in which no slot is in use. The free slots that are left are in ascending order
+    /// afterwards.
+    ///
+    /// Takes time in proportion to the number of slots that were ever used, and a lock of a list for 256 of them at a time. It has the free
+    /// slots for itself meanwhile: others take fresh ones, and whoever would be refused waits. Without memory for a bit for each slot, it
+    /// does nothing.
+    pub(crate) fn shrink(&self) {
+        let _alone = self.shrinking.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: slots that are used from now on stay in the lists.
+        let used = self.fresh.load(Ordering::Relaxed);
+        let blocks = self.slots.blocks().count();
+        let (mut free, mut ranges) = (Vec::new(), Vec::<Range<u32>>::new());
+        let words = used.div_ceil(u64::BITS) as usize;
+        if blocks == 0 || free.try_reserve_exact(words).is_err() || ranges.try_reserve_exact(blocks).is_err()
+        {
+            return;
+        }
+        free.resize(words, 0_u64);
+        // Release: pairs with the acquire in `refill`. Whoever misses a slot that this thread has taken has locked the list later.
+        self.is_shrinking.store(true, Ordering::Release);
+        for list in &self.free {
+            self.take_all(list, used, |slot| *word_of(&mut free, slot) |= bit_of(slot));
+        }
+        let is_free = |slot: u32| free.get(slot as usize / 64).is_some_and(|word| word & bit_of(slot) != 0);
+        for block in self.slots.blocks().filter(|block| block.values.clone().all(is_free)) {
+            // SAFETY: only this thread has the slots, which are in no list.
+            unsafe { block.discard() };
+            match ranges.last_mut() {
+                // They share a slot that is in part in both.
+                Some(last) if last.end > block.values.start => last.end = block.values.end,
+                _ => ranges.push(block.values),
+            }
+        }
+        let mut returned = self.returned.lock();
+        if returned.try_reserve(ranges.len()).is_ok() {
+            ranges.iter().cloned().flatten().for_each(|slot| *word_of(&mut free, slot) &= !bit_of(slot));
+            returned.append(&mut ranges);
+        }
+        drop(returned);
+        for (share, words) in free.chunks(SHARE as usize / 64).enumerate().rev() {
+            let first = share as u32 * SHARE;
+            let list = self.free[share % LISTS].lock();
+            let is_free = |slot: &u32| {
+                words.get((slot - first) as usize / 64).is_some_and(|word| word & bit_of(*slot) != 0)
+            };
+            (first..first + SHARE).rev().filter(is_free).for_each(|slot| self.push(&list, slot));
+        }
+        // Relaxed: ordered by the store below.
+        self.moves.fetch_add(1, Ordering::Relaxed);
+        self.is_shrinking.store(false, Ordering::Release);
+    }
+
+    /// Takes the slots below `used` that are in a list now, a share of them under each lock.
+    fn take_all(&self, list: &FreeList, used: u32, mut each: impl FnMut(u32)) {
+        let mut left = list.len();
+        while left > 0 {
+            let held = list.lock();
+            for _ in 0..left.min(SHARE as usize) {
+                match self.pop(&held) {
+                    Some(slot) if slot < used => each(slot),
+                    Some(later) => {
+                        self.push(&held, later);
+                        return;
+                    }
+                    None => return,
+                }
+            }
+            left = left.saturating_sub(SHARE as usize);
+        }
+    }
+
     /// Makes sure that there are free slots for `additional` entries, and touches the pages of new slots. False when
     /// there is no memory, or the limit is too low.
     pub(crate) fn reserve(&self, additional: usize) -> bool {
         // Relaxed: slots that other threads take meanwhile are not reserved for the caller.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
-        let missing = additional.saturating_sub(self.free.iter().map(|list| list.len()).sum());
+        let returned: usize = self.returned.lock().iter().map(|range| range.len()).sum();
+        let missing =
+            additional.saturating_sub(returned + self.free.iter().map(|list| list.len()).sum::<usize>());
         let Some(end) = u32::try_from(missing).ok().and_then(|more| fresh.checked_add(more)) else {
             return false;
         };
@@ -421,8 +533,71 @@ impl Held<'_> {
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
+    use super::super::slab::Slab;
     use super::*;
-    use std::sync::atomic::AtomicBool;
+
+    /// A slot is handed out once, whether or not its memory was given back; memory that was holds zeroes.
+    #[test]
+    fn memory_of_free_slots_is_given_back_and_used_again() {
+        const SLOTS: usize = if cfg!(miri) { 500 } else { 100_000 };
+        let arena = Arena::<u64, [u64; 12]>::new(SLOTS, Some(SLOTS), Touch::Lazily).unwrap();
+        let taken: Vec<u32> = (0..SLOTS).map(|_| arena.allocate(0).unwrap()).collect();
+        // SAFETY: the slots were allocated above.
+        taken.iter().for_each(|&slot| unsafe { arena.pair(slot).write(Pair { key: 1, value: [1; 12] }) });
+        let kept = taken[SLOTS / 2];
+        let given_back: Vec<u32> = taken.iter().copied().filter(|slot| *slot != kept).collect();
+        // SAFETY: allocated above, and given back once.
+        given_back.iter().enumerate().for_each(|(number, &slot)| unsafe { arena.free(slot, number % 3) });
+        arena.shrink();
+        let returned: usize = arena.returned.lock().iter().map(|range| range.len()).sum();
+        let blocks = SLOTS * size_of::<Slot<u64, [u64; 12]>>() / Slab::<Slot<u64, [u64; 12]>>::BLOCK;
+        let each = Slab::<Slot<u64, [u64; 12]>>::BLOCK / size_of::<Slot<u64, [u64; 12]>>();
+        if cfg!(not(any(miri, stillpoint_portable))) {
+            // Not those at both ends, nor that of the slot in the middle.
+            assert!(blocks >= 4 && returned >= (blocks - 3) * each && returned < SLOTS - each, "{returned}");
+            let range = arena.returned.lock()[0].clone();
+            // SAFETY: the slot's memory is mapped, and nobody uses it.
+            let zero = unsafe { arena.pair(range.start + each as u32 / 2).cast::<u64>().as_ptr().read() };
+            assert_eq!(zero, 0);
+        }
+        // SAFETY: the slot is still allocated.
+        assert_eq!(unsafe { arena.pair(kept).as_ref() }.value, [1; 12]);
+        assert!(arena.reserve(SLOTS - 1) && !arena.reserve(SLOTS));
+        let again: std::collections::HashSet<u32> =
+            (1..SLOTS).map(|hint| arena.allocate(hint).unwrap()).collect();
+        assert_eq!(again, given_back.into_iter().collect());
+        assert_eq!(arena.allocate(0), None);
+    }
+
+    /// Whoever finds no slot while they are sorted waits for them.
+    #[test]
+    fn nobody_is_refused_because_the_arena_shrinks() {
+        const SLOTS: usize = 60_000;
+        let arena = Arena::<u64, [u64; 12]>::new(SLOTS, Some(SLOTS), Touch::Lazily).unwrap();
+        let taken: Vec<u32> = (0..SLOTS).map(|_| arena.allocate(0).unwrap()).collect();
+        // SAFETY: allocated above, and given back once.
+        taken.iter().for_each(|&slot| unsafe { arena.free(slot, 0) });
+        let (done, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let shrinks = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    arena.shrink();
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            while rounds.load(Ordering::Relaxed) < if cfg!(miri) { 1 } else { 20 } && !shrinks.is_finished() {
+                for hint in 0..1_000 {
+                    let slot = arena.allocate(hint).expect("nearly all slots are free");
+                    // SAFETY: allocated just now, and given back once.
+                    unsafe { arena.free(slot, hint) };
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let again: std::collections::HashSet<u32> =
+            (0..SLOTS).map(|hint| arena.allocate(hint).unwrap()).collect();
+        assert_eq!(again.len(), SLOTS, "no slot is handed out twice, and none is lost");
+    }
 
     #[test]
     fn slots_are_used_again_and_a_limit_holds() {

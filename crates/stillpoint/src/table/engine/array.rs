@@ -328,11 +328,6 @@ pub(crate) struct View<'a> {
     pub(crate) array: &'a Array,
 }
 
-// SAFETY: `buckets` are those of the array that it borrows, and atomic.
-unsafe impl Send for View<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for View<'_> {}
-
 impl<'a> View<'a> {
     /// The first bucket of the chain that `hash` belongs to.
     #[inline(always)]

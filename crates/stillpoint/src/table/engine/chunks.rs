@@ -1,6 +1,7 @@
 //! Arrays that grow without moving: a first slab of any length, and later ones, each twice the size of the one before.
 
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr;
 
 use super::slab::{Slab, Touch, Zeroed};
@@ -150,6 +151,23 @@ impl<T: Zeroed> Chunks<T> {
         std::iter::once(Chunk { before: 0, start: self.first.start(), len: self.first.len() }).chain(later)
     }
 
+    /// The [blocks](Slab::blocks) of all chunks that this thread sees: the indices of the values that are in each, if only in part, and what
+    /// gives its memory back.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block<T>> + '_ {
+        self.chunks().flat_map(|Chunk { before, start, len }| {
+            // SAFETY: a chunk has this start and length, and it is not dropped here.
+            let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, len) });
+            let blocks = slab.blocks();
+            blocks.map(move |block| {
+                let (from, to) =
+                    (block / size_of::<T>(), (block + Slab::<T>::BLOCK).div_ceil(size_of::<T>()));
+                // SAFETY: as above.
+                let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, len) });
+                Block { values: (before + from) as u32..(before + to) as u32, slab, block }
+            })
+        })
+    }
+
     /// Memory reserved for values, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.chunks().map(|chunk| chunk.len * size_of::<T>()).sum()
@@ -172,6 +190,25 @@ struct Chunk<T> {
     before: usize,
     start: *mut T,
     len: usize,
+}
+
+/// A [block](Slab::blocks) of a chunk.
+pub(crate) struct Block<T: Zeroed> {
+    /// The indices of the values that are in the block, if only in part.
+    pub(crate) values: Range<u32>,
+    slab: ManuallyDrop<Slab<T>>,
+    block: usize,
+}
+
+impl<T: Zeroed> Block<T> {
+    /// As [`Slab::discard`].
+    ///
+    /// # Safety
+    /// The chunks still exist; otherwise as for [`Slab::discard`].
+    pub(crate) unsafe fn discard(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.slab.discard(self.block) };
+    }
 }
 
 /// The `shift` for which the second chunk is as large as the first, rounded down to a power of two; at least 64 values.

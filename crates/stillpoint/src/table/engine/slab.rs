@@ -74,6 +74,26 @@ impl<T: Zeroed> Slab<T> {
         unsafe { memory::into_mapping(this.start, this.len) }
     }
 
+    /// The size of a huge page, and the blocks of this size, by their offsets in bytes, that a mapped slab consists of: each begins at a
+    /// multiple of it in memory. None if the slab is not mapped.
+    pub(crate) const BLOCK: usize = 2 << 20;
+
+    /// See [`BLOCK`](Slab::BLOCK).
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = usize> {
+        let bytes = if memory::is_mapped::<T>(self.len) { self.len * size_of::<T>() } else { 0 };
+        let first = self.start.as_ptr().addr().wrapping_neg() % Self::BLOCK;
+        (first..).step_by(Self::BLOCK).take_while(move |offset| offset + Self::BLOCK <= bytes)
+    }
+
+    /// Gives the memory of a [block](Slab::blocks) back. It holds zeroes from now on.
+    ///
+    /// # Safety
+    /// No reference to a value that is in part in the block exists, and nobody else uses such a value meanwhile.
+    pub(crate) unsafe fn discard(&self, block: usize) {
+        // SAFETY: the block is in the slab, whose values nobody uses.
+        unsafe { memory::discard(self.start.cast::<u8>().add(block), Self::BLOCK) };
+    }
+
     /// Allows the kernel to gather small pages that are in use into huge ones.
     pub(crate) fn allow_huge_pages(&self) {
         memory::allow_huge_pages(self.start, self.len);
@@ -100,6 +120,14 @@ mod memory {
 
     pub(super) fn allow_huge_pages<T>(_start: NonNull<T>, _len: usize) {}
 
+    pub(super) fn is_mapped<T>(_len: usize) -> bool {
+        false
+    }
+
+    /// # Safety
+    /// None is needed.
+    pub(super) unsafe fn discard(_start: NonNull<u8>, _bytes: usize) {}
+
     /// # Safety
     /// As for [`free`].
     pub(super) unsafe fn into_mapping<T>(start: NonNull<T>, len: usize) -> Option<Mapping> {
@@ -122,6 +150,7 @@ mod memory {
 
     use super::*;
     use stillpoint_sys::os::pages;
+    pub(super) use stillpoint_sys::os::pages::discard;
     pub(crate) use stillpoint_sys::os::pages::Mapping;
 
     /// Slabs of at least this size are mapped, and the kernel clears their pages as they are touched. Smaller ones come
@@ -130,21 +159,20 @@ mod memory {
 
     pub(super) fn allocate<T: Zeroed>(len: usize, touch: Touch) -> Option<NonNull<T>> {
         let layout = Layout::array::<T>(len).ok()?;
-        if is_mapped(&layout) {
+        if is_mapped::<T>(len) {
             return Some(Mapping::new(layout.size(), touch == Touch::Now)?.into_start().cast());
         }
         // SAFETY: the size is not 0 (see `Slab::new`).
         NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).map(NonNull::cast)
     }
 
-    fn is_mapped(layout: &Layout) -> bool {
-        layout.size() >= LARGE && layout.align() <= pages::SMALL && !cfg!(miri)
+    pub(super) fn is_mapped<T>(len: usize) -> bool {
+        len * size_of::<T>() >= LARGE && align_of::<T>() <= pages::SMALL && !cfg!(miri)
     }
 
     pub(super) fn allow_huge_pages<T>(start: NonNull<T>, len: usize) {
-        let layout = Layout::array::<T>(len).expect("the slab was allocated with this layout");
-        if is_mapped(&layout) {
-            pages::allow_huge(start.cast(), layout.size());
+        if is_mapped::<T>(len) {
+            pages::allow_huge(start.cast(), len * size_of::<T>());
         }
     }
 
@@ -159,7 +187,7 @@ mod memory {
     /// As for [`free`].
     pub(super) unsafe fn into_mapping<T>(start: NonNull<T>, len: usize) -> Option<Mapping> {
         let layout = Layout::array::<T>(len).expect("the slab was allocated with this layout");
-        if is_mapped(&layout) {
+        if is_mapped::<T>(len) {
             // SAFETY: `start` came from `allocate`, by the caller's promise, so from a mapping of this size.
             return Some(unsafe { Mapping::from_start(start.cast(), layout.size()) });
         }
