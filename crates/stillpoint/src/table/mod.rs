@@ -134,6 +134,9 @@ mod iter;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 mod orders;
+#[cfg(not(stillpoint_loom))]
+#[doc(hidden)]
+pub mod raw;
 mod reader;
 mod removed;
 mod set;
