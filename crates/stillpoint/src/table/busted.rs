@@ -21,4 +21,5 @@ stillpoint_sys::variants! {
     IterTakesAll = "iter-takes-all": "An iteration through a smaller array takes entries of other chains, too.",
     VouchedOnce = "vouched-once": "A protected lookup does not vouch again after `Eq`, which may have taken the reader away.",
     CompareFirst = "compare-first": "An entry is compared with the key before the load is confirmed.",
+    ValueNotConfirmed = "value-not-confirmed": "A lookup that protects what a value points to does not load the word again.",
 }

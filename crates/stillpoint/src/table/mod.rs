@@ -140,6 +140,9 @@ mod methods;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 mod orders;
+#[cfg(not(stillpoint_loom))]
+#[doc(hidden)]
+pub mod raw;
 mod reader;
 mod removed;
 mod set;

@@ -13,7 +13,7 @@ use loom::cell::UnsafeCell;
 #[cfg(stillpoint_busted)]
 use super::busted::{self, Variant};
 use super::Table;
-use crate::rcu::Domain;
+use crate::rcu::{Domain, RcuCell};
 
 /// Loom's message when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
@@ -436,6 +436,152 @@ fn a_comparison_takes_the_reader_away() {
     stillpoint_sys::busted::assert_reached();
 }
 
+/// An object that the program retires itself. Its memory is kept when it is freed, since the broken variant reads it: the allocator of the
+/// models recognises it by this alignment.
+#[repr(align(256))]
+struct Apart(Object);
+
+/// The address of an object, as a value.
+struct Address(*const Apart);
+
+// SAFETY: the models check that the accesses to the object are ordered.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+/// A table whose values are addresses of objects that the program retires itself. A cell owns the object of each key.
+struct Objects {
+    table: Table<Object, Address, Chains>,
+    cells: [RcuCell<Apart>; 3],
+    domain: Domain,
+}
+
+impl Objects {
+    /// With the first `keys` keys in the table.
+    fn new(keys: u64) -> Arc<Self> {
+        let domain = Domain::new();
+        let table = Table::builder_in(&domain).hasher(Chains::Same).unmixed().build().expect("a small table");
+        let cells = [0, 1, 2].map(|key| domain.cell(Apart(Object::new(100 + key))));
+        let this = Self { table, cells, domain };
+        (0..keys).for_each(|key| this.link(key, key as usize));
+        Arc::new(this)
+    }
+
+    /// Makes the object of a cell the value of a key.
+    fn link(&self, key: u64, cell: usize) {
+        let reader = self.domain.reader();
+        let object = self.cells[cell].load(&reader.pin()).map_or(std::ptr::null(), std::ptr::from_ref);
+        drop(self.table.insert(Object::new(key), Address(object)).expect("there is memory"));
+    }
+
+    fn remove(&self, key: u64) {
+        drop(self.table.remove(&Object::new(key)));
+    }
+
+    /// Retires the object of a cell, which no entry has any more, and frees it if no reader holds it.
+    fn retire(&self, cell: usize) {
+        let mut reclaimer = self.domain.reclaimer();
+        let old = self.cells[cell].take().expect("it is retired once");
+        assert!(reclaimer.retire(old).is_ok(), "there is room");
+        reclaimer.poll();
+    }
+
+    /// What the object of a key reads, while a slot protects it.
+    fn read(&self, key: u64) -> Option<u64> {
+        let (reader, key, inner) = (self.domain.reader(), Object::new(key), self.table.inner());
+        let mut seen = None;
+        let of = |value: &Address| value.0.cast_mut().cast();
+        inner.search_objects(
+            &reader,
+            &[inner.hash(&key)],
+            |_| &key,
+            of,
+            |_, found| {
+                let Some(found) = found else { return };
+                let (object, slot) = found.expect("no value is null");
+                // SAFETY: the protocol under test keeps the object alive; otherwise loom reports it.
+                seen = Some(unsafe { object.cast::<Apart>().as_ref() }.0.read());
+                // SAFETY: it is the reader's thread, and the slot is released once.
+                unsafe { slot.release() };
+            },
+        );
+        seen
+    }
+}
+
+/// As [`explore`], for a table of addresses.
+fn explore_objects(
+    preemptions: usize,
+    keys: u64,
+    read: impl Fn(&Objects) + Send + Sync + Copy + 'static,
+    write: impl Fn(&Objects) + Send + Sync + Copy + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 50_000;
+    builder.check(move || {
+        let objects = Objects::new(keys);
+        let reading = Arc::clone(&objects);
+        let reader = loom::thread::spawn(move || read(&reading));
+        write(&objects);
+        reader.join().unwrap();
+    });
+    stillpoint_sys::busted::assert_reached();
+}
+
+#[test]
+fn an_object_against_remove() {
+    let read = |objects: &Objects| assert!(matches!(objects.read(0), None | Some(100)));
+    explore_objects(2, 1, read, |objects| {
+        objects.remove(0);
+        objects.retire(0);
+    });
+}
+
+/// The word changes from an entry with one object to an entry with another one.
+#[test]
+fn an_object_against_replace() {
+    let read = |objects: &Objects| assert!(matches!(objects.read(0), Some(100 | 102)), "{LOST}");
+    explore_objects(2, 1, read, |objects| {
+        objects.link(0, 2);
+        objects.retire(0);
+    });
+}
+
+/// The entry of another key may get the index of the one that was removed.
+#[test]
+fn an_object_against_another_key() {
+    let read = |objects: &Objects| assert!(matches!(objects.read(0), None | Some(100)));
+    explore_objects(2, 1, read, |objects| {
+        objects.remove(0);
+        objects.retire(0);
+        objects.table.poll();
+        objects.link(1, 1);
+    });
+}
+
+/// The word is cleared by a mover: the lookup begins again, and finds the entry in the next array.
+#[test]
+fn an_object_against_move() {
+    explore_objects(
+        2,
+        2,
+        |objects| assert_eq!(objects.read(0), Some(100), "{LOST}"),
+        |objects| objects.remove(1),
+    );
+}
+
+/// The entry is moved, and then removed through the next array. With one preemption, all of that may lie between the two loads of the word.
+#[test]
+fn an_object_against_move_and_remove() {
+    let read = |objects: &Objects| assert!(matches!(objects.read(0), None | Some(100)));
+    explore_objects(1, 2, read, |objects| {
+        objects.remove(1);
+        objects.remove(0);
+        objects.retire(0);
+    });
+}
+
 /// The model that catches each variant.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str)] = &[
@@ -455,6 +601,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::VouchedOnce, "a_comparison_takes_the_reader_away"),
     (Variant::CompareFirst, "get_against_remove"),
     (Variant::IterTakesAll, "iterate_against_shrink"),
+    (Variant::ValueNotConfirmed, "an_object_against_remove"),
     (Variant::StopAtHole, "an_index_is_found_whoever_made_the_chunks_before"),
 ];
 

@@ -1,5 +1,6 @@
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use super::slot::Slot;
 use crate::fence::{FenceError, ReaderFence};
@@ -176,6 +177,28 @@ impl<'r> Parts<'r> {
         // An allocator may have run, which may have taken the reader away.
         self.core.protocol.vouch(self.record);
         slot
+    }
+
+    /// Whether a slot of the reader holds this address. For the reader's thread, and for checks: linear in the slots.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use std::sync::atomic::AtomicPtr;
+    /// use stillpoint::rcu::{raw, Domain};
+    ///
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let mut object = 7;
+    /// let address = NonNull::from(&mut object).cast();
+    /// let (_, slot) = raw::protect(&reader, &AtomicPtr::new(&raw mut object)).unwrap();
+    /// assert!(raw::Parts::of(&reader).holds(address));
+    /// // SAFETY: this thread has the reader, and the slot is released once.
+    /// unsafe { slot.release() };
+    /// assert!(!raw::Parts::of(&reader).holds(address));
+    /// ```
+    pub fn holds(self, address: NonNull<()>) -> bool {
+        // Relaxed: the owner reads its own stores.
+        self.record.hazards().any(|slot| slot.load(Ordering::Relaxed) == address.as_ptr())
     }
 
     /// Whether the reader is in a region: it holds a guard, or, if it reports quiescent states, it is online. For the reader's

@@ -22,7 +22,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(slot: record::Slot<'_>) -> Self {
+    pub(crate) fn new(slot: record::Slot<'_>) -> Self {
         Self { address: slot.into_raw() }
     }
 

@@ -480,16 +480,29 @@ fn search_chains<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may keep alive only one
     // array.
     let _pinned_next = ClearLater(slots.next);
+    let mut held = search_pinned(slots, inner, array, hash, key)?;
+    if let Some(held) = &mut held {
+        // The place may be in the next array, which is unpinned when this call returns.
+        held.found = None;
+    }
+    Ok(held)
+}
+
+/// As [`search_chains`]. The array in which the entry was found stays pinned: the next one until the caller clears its slot.
+#[inline(always)]
+fn search_pinned<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+    slots: Slots<'a>,
+    inner: &Inner<K, V, S>,
+    array: &'a Array,
+    hash: u64,
+    key: &Q,
+) -> Result<Option<Held<'a, K, V>>, &'a Array> {
     let pinned = array.view();
     let mut view = pinned;
     loop {
         // SAFETY: the slots are as `Pins::new` demands, and the array is pinned in one of the two.
         match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots) } {
-            Found::Entry(mut held) => {
-                // The place may be in the next array, which is unpinned when this call returns.
-                held.found = None;
-                return Ok(Some(held));
-            }
+            Found::Entry(held) => return Ok(Some(held)),
             Found::Absent => return Ok(None),
             Found::Moved => {}
         }
@@ -615,6 +628,120 @@ impl<K, V, S> Inner<K, V, S> {
     }
 }
 
+/// What a lookup of an object has found: the address that is the entry's value, and the slot that holds it. `None` if the
+/// address is null.
+pub(crate) type Address<'r> = Option<(NonNull<()>, Slot<'r>)>;
+
+/// Lookups of the objects that values point to: see "What a value points to" in `docs/design/table.md`.
+impl<K, V, S> Inner<K, V, S> {
+    /// Looks keys up by their hashes, and calls `found` with each one's number and what was found. `address` is the address
+    /// that a value consists of. The reader is of the table's domain.
+    #[inline(always)]
+    pub(crate) fn search_objects<'r, 'k, Q: Eq + ?Sized + 'k>(
+        &self,
+        reader: &'r Reader,
+        hashes: &[u64],
+        key: impl Fn(usize) -> &'k Q,
+        address: impl Fn(&V) -> *mut () + Copy,
+        mut found: impl FnMut(usize, Option<Address<'r>>),
+    ) where
+        K: Borrow<Q>,
+    {
+        self.with_slots(reader, |slots| {
+            slots.vouch();
+            let mut array = slots.pin_current(self);
+            if hashes.len() > 1 {
+                self.prefetch_all(array.view(), hashes);
+            }
+            for (at, hash) in hashes.iter().enumerate() {
+                found(at, self.search_object(reader, slots, &mut array, *hash, key(at), address));
+            }
+        });
+    }
+
+    /// As the first two passes of [`search_many`]. The array is pinned.
+    fn prefetch_all(&self, view: View<'_>, hashes: &[u64]) {
+        for hash in hashes {
+            prefetch(view.bucket(*hash));
+        }
+        for hash in hashes {
+            let bucket = view.bucket(*hash);
+            if let Some(slot) = bucket.matching(tag_of(*hash)).next() {
+                // The entry may be gone already: only its address is used, which is that of a slot as long as the table exists.
+                prefetch(self.lens().pair(bucket.entry(slot)).as_ptr());
+            }
+        }
+    }
+
+    /// Looks a key up, and protects the object that its value points to, in a slot of its own.
+    ///
+    /// `array` is pinned in the slot `current`, and stays so; if it is not current any more, it is replaced.
+    #[inline(always)]
+    fn search_object<'a, 'r, Q: Eq + ?Sized>(
+        &self,
+        reader: &'r Reader,
+        slots: Slots<'a>,
+        array: &mut &'a Array,
+        hash: u64,
+        key: &Q,
+        address: impl Fn(&V) -> *mut (),
+    ) -> Option<Address<'r>>
+    where
+        K: Borrow<Q>,
+    {
+        loop {
+            slots.vouch();
+            // The word is in the array where the entry was found, which may be the next one.
+            let _pinned_next = ClearLater(slots.next);
+            let held = match search_pinned(slots, self, array, hash, key) {
+                Ok(held) => held?,
+                Err(current) => {
+                    *array = current;
+                    continue;
+                }
+            };
+            // The entry's slot is cleared at the end of this turn, and stays lent.
+            let (_clear, held) = (ClearLater(slots.entry.hazard()), ManuallyDrop::new(held));
+            let Some(object) = NonNull::new(address(&held.get().value)) else { return Some(None) };
+            // `Eq` may have taken the reader away.
+            slots.vouch();
+            let slot = reader.free_hazard();
+            set_hazard(&slot, object.as_ptr());
+            if !busted::is(Variant::NoLight) {
+                slots.fence.issue();
+            }
+            let place = held.found.expect("the search says where it has found an entry");
+            // SAFETY: the bucket is in one of the two arrays, which are pinned.
+            let word = unsafe { place.bucket.as_ref() }.word(place.slot);
+            let is_confirmed =
+                busted::is(Variant::ValueNotConfirmed) || word.load(orders::confirm()) == held.entry;
+            if is_confirmed {
+                return Some(Some((object, slot)));
+            }
+            // SAFETY: the slot is that of this turn, and nobody else has it.
+            unsafe { slot.release() };
+        }
+    }
+
+    /// Calls `action` with slots for lookups of a reader that is not bound to the table. It may pin arrays in them, which are
+    /// unpinned when it returns.
+    #[inline(always)]
+    fn with_slots<A>(&self, reader: &Reader, action: impl FnOnce(Slots<'_>) -> A) -> A {
+        let (record, protocol) = (reader.record(), &self.core().protocol);
+        let [current, entry, next] = record.exclusive_hazards();
+        // As in `search_unbound`. The slot of entries is of no use to others while nobody has exclusive use of the reader.
+        // Relaxed: the owner reads its own stores.
+        if [current, entry].iter().all(|slot| slot.load(Ordering::Relaxed).is_null()) {
+            let _pinned = ClearLater(current);
+            let entry = record.exclusive_hazard();
+            return action(Slots { entry, current, next, fence: reader.fence(), record, protocol });
+        }
+        let [current, entry, next] = [(); 3].map(|()| Lent(reader.further_hazard()));
+        let (current, next) = (current.0.hazard(), next.0.hazard());
+        action(Slots { entry: entry.0, current, next, fence: reader.fence(), record, protocol })
+    }
+}
+
 /// A slot that is given back when this is dropped.
 struct Lent<'a>(Slot<'a>);
 
@@ -669,6 +796,44 @@ mod tests {
         assert_eq!(now, [outer, std::ptr::null_mut(), std::ptr::null_mut()]);
         clear_hazard(current);
         assert_eq!(table.protect(&reader, &1).map(|entry| *entry), Some(1));
+        assert!(!reader.record().is_in_use());
+    }
+
+    /// As in an `Eq` that reads by the same reader, or after a bound reader that was forgotten.
+    #[test]
+    fn a_lookup_of_an_object_leaves_taken_slots_alone() {
+        use crate::table::raw;
+
+        let domain = Domain::new();
+        let object = Box::new(7_u64);
+        let address = std::ptr::from_ref(&*object).addr();
+        let table: Table<u64, usize> = Table::from_iter_in(&domain, [(1, address)]);
+        let reader = domain.reader();
+        let of = |value: &usize| ptr::without_provenance_mut(*value);
+        let [current, entry, next] = reader.record().exclusive_hazards();
+        let taken = std::ptr::from_ref(&table).cast_mut().cast();
+        for is_taken in [[false, false], [true, false], [false, true], [true, true]] {
+            let before = is_taken.map(|is_taken| if is_taken { taken } else { ptr::null_mut() });
+            set_hazard(current, before[0]);
+            set_hazard(entry, before[1]);
+            let held =
+                [(); 12].map(|()| raw::protect(&table, &reader, &1, of).flatten().expect("it is there"));
+            assert!(raw::protect(&table, &reader, &2, of).is_none());
+            let now = [current, entry, next].map(|slot| slot.load(Ordering::Relaxed));
+            assert_eq!(now, [before[0], before[1], ptr::null_mut()]);
+            let holds = |record: &Record| {
+                record.hazards().filter(|slot| slot.load(Ordering::Relaxed).addr() == address).count()
+            };
+            assert_eq!(holds(reader.record()), held.len());
+            for (object, slot) in held {
+                assert_eq!(object.addr().get(), address);
+                // SAFETY: this is the reader's thread, and each slot is released once.
+                unsafe { slot.release() };
+            }
+            assert_eq!(holds(reader.record()), 0);
+            clear_hazard(current);
+            clear_hazard(entry);
+        }
         assert!(!reader.record().is_in_use());
     }
 }

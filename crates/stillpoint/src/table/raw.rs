@@ -1,0 +1,103 @@
+//! Lookups of objects that a table's values point to, for bindings to other languages.
+//!
+//! Here the table's values are addresses of objects that the program retires itself, as in [`rcu::raw`](crate::rcu::raw). A lookup holds the
+//! object, not the entry.
+//!
+//! # The contract
+//!
+//! An object that was found may be used until its slot is released, if
+//!
+//! - it is alive as long as its address is the value of an entry;
+//! - whoever has taken its last entry out of the table (a removal, or a replacement by another value) retires it afterwards, to the
+//!   table's domain and by exactly this address. To wait for a grace period is not enough: that waits for regions, not for slots.
+//!
+//! The slot is released on the reader's thread, while the reader is alive.
+
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::ptr::NonNull;
+
+use super::engine::search;
+use super::Table;
+use crate::rcu::raw::Slot;
+use crate::rcu::Reader;
+
+/// The address that is the value of an entry, and the slot that holds it. `None` if the address is null: nothing is held.
+pub type Address = Option<(NonNull<()>, Slot)>;
+
+/// The most keys of one call of [`protect_many`].
+pub const MOST: usize = 64;
+
+fn address(found: search::Address<'_>) -> Address {
+    found.map(|(object, slot)| (object, Slot::new(slot)))
+}
+
+/// Looks a key up, and protects the object that its value points to: see [the contract](self). `of` returns the address that a value
+/// consists of. `None` if the key is absent. Lock-free: begins again if the entry has changed meanwhile.
+///
+/// # Panics
+/// If the reader is of another domain. With a panic of the user's `Hash` or `Eq`, or of `of`.
+///
+/// ```
+/// use stillpoint::{rcu::Domain, table::{raw, Table}};
+///
+/// let domain = Domain::new();
+/// let table: Table<u64, usize> = Table::from_iter_in(&domain, [(1, 64), (2, 0)]);
+/// let reader = domain.reader();
+/// let of = |value: &usize| std::ptr::without_provenance_mut(*value);
+/// let (object, slot) = raw::protect(&table, &reader, &1, of).unwrap().unwrap();
+/// assert_eq!(object.addr().get(), 64);
+/// // SAFETY: this thread has the reader, and the slot is released once.
+/// unsafe { slot.release() };
+/// assert_eq!(raw::protect(&table, &reader, &2, of), Some(None)); // null
+/// assert_eq!(raw::protect(&table, &reader, &3, of), None);
+/// ```
+#[inline]
+#[track_caller]
+pub fn protect<K, V, S, Q>(
+    table: &Table<K, V, S>,
+    reader: &Reader,
+    key: &Q,
+    of: impl Fn(&V) -> *mut () + Copy,
+) -> Option<Address>
+where
+    K: Borrow<Q> + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+    Q: Hash + Eq + ?Sized,
+{
+    table.verify(reader.core());
+    let inner = table.inner();
+    let mut answer = None;
+    inner.search_objects(reader, &[inner.hash(key)], |_| key, of, |_, found| answer = found.map(address));
+    answer
+}
+
+/// As [`protect`], for `count` keys, [`MOST`] at most. Calls `found` with the number of each key, in order, and what was found. The cache
+/// misses of the lookups overlap.
+///
+/// # Panics
+/// As [`protect`]. If there are too many keys. With a panic of `found`: what it was given is not released.
+#[track_caller]
+pub fn protect_many<'k, K, V, S, Q>(
+    table: &Table<K, V, S>,
+    reader: &Reader,
+    count: usize,
+    key: impl Fn(usize) -> &'k Q,
+    of: impl Fn(&V) -> *mut () + Copy,
+    mut found: impl FnMut(usize, Option<Address>),
+) where
+    K: Borrow<Q> + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+    Q: Hash + Eq + ?Sized + 'k,
+{
+    table.verify(reader.core());
+    let inner = table.inner();
+    let mut hashes = [0; MOST];
+    let hashes = &mut hashes[..count];
+    for (at, hash) in hashes.iter_mut().enumerate() {
+        *hash = inner.hash(key(at));
+    }
+    inner.search_objects(reader, hashes, key, of, |at, answer| found(at, answer.map(address)));
+}
