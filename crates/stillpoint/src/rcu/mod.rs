@@ -86,7 +86,7 @@ pub(crate) mod orders;
 #[cfg(all(test, not(stillpoint_loom)))]
 #[path = "../../tests/support/other.rs"]
 mod other;
-mod owned;
+pub(crate) mod owned;
 mod qsbr;
 #[cfg(not(stillpoint_loom))]
 pub mod raw;

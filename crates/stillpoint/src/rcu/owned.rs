@@ -10,7 +10,7 @@ use super::engine::core::registry::Claim;
 use super::engine::Core;
 
 /// A protected object that is bound to no thread: it may be sent, shared, and held across an `.await`. Made by
-/// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`]. [`raw::protect_owned`](super::raw::protect_owned) also makes one,
+/// [`RcuCell::protect_owned`], [`RcuCell::protect_arc`], and `get_owned` and `get_arc` of tables. [`raw::protect_owned`](super::raw::protect_owned) also makes one,
 /// which gives no access to the object.
 ///
 /// It has a record of its own in the domain. It keeps its object alive and nothing else for as long as it exists, and any thread may
@@ -43,15 +43,22 @@ pub struct OwnedProtected<'a, T: ?Sized> {
     object: NonNull<T>,
     /// Declared before the cell, so that it is dropped first.
     _hold: Hold,
-    /// The cell, if this value shares ownership of the cell instead of borrowing it.
+    /// The cell or the table, if this value shares ownership of it instead of borrowing it.
     _cell: Option<Arc<dyn Send + Sync>>,
     _object: PhantomData<&'a T>,
 }
 
 /// A claimed record, which the drop gives back.
-struct Hold {
+pub(crate) struct Hold {
     core: Arc<Core>,
     claim: Claim<Record>,
+}
+
+impl Hold {
+    #[inline]
+    pub(crate) fn new(core: Arc<Core>, claim: Claim<Record>) -> Self {
+        Self { core, claim }
+    }
 }
 
 // SAFETY: it gives only shared access to the object; its record is bound to no thread, and any thread may give it back.
@@ -122,6 +129,12 @@ impl OwnedProtected<'static, ()> {
 }
 
 impl<'a, T: ?Sized> OwnedProtected<'a, T> {
+    /// # Safety
+    /// `hold` keeps the object alive, whose memory lasts for `'a`, or as long as `keeper`.
+    pub(crate) unsafe fn new(object: NonNull<T>, hold: Hold, keeper: Option<Arc<dyn Send + Sync>>) -> Self {
+        Self { object, _hold: hold, _cell: keeper, _object: PhantomData }
+    }
+
     /// The same protection with a reference to a part of the object, as by [`Protected::map`](super::Protected::map).
     ///
     /// ```

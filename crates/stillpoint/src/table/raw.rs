@@ -13,9 +13,10 @@
 //!
 //! The slot is released on the reader's thread, while the reader is alive.
 
-use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
+
+use equivalent::Equivalent;
 
 use super::engine::search;
 use super::Table;
@@ -61,10 +62,8 @@ pub fn protect<K, V, S, Q>(
     of: impl Fn(&V) -> *mut () + Copy,
 ) -> Option<Address>
 where
-    K: Borrow<Q> + Send + Sync + 'static,
-    V: Send + Sync + 'static,
     S: BuildHasher,
-    Q: Hash + Eq + ?Sized,
+    Q: Hash + Equivalent<K> + ?Sized,
 {
     table.verify(reader.core());
     let inner = table.inner();
@@ -87,10 +86,8 @@ pub fn protect_many<'k, K, V, S, Q>(
     of: impl Fn(&V) -> *mut () + Copy,
     mut found: impl FnMut(usize, Option<Address>),
 ) where
-    K: Borrow<Q> + Send + Sync + 'static,
-    V: Send + Sync + 'static,
     S: BuildHasher,
-    Q: Hash + Eq + ?Sized + 'k,
+    Q: Hash + Equivalent<K> + ?Sized + 'k,
 {
     table.verify(reader.core());
     let inner = table.inner();

@@ -2,6 +2,8 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 use equivalent::Equivalent;
 
@@ -17,7 +19,8 @@ use super::methods::deciding;
 use super::removed::{Removed, Replaced};
 use super::table::Table;
 use super::RandomState;
-use crate::rcu::{default_domain, OnThread, Reader};
+use crate::rcu::owned::Hold;
+use crate::rcu::{default_domain, OnThread, OwnedProtected, Reader};
 
 /// A [`Table`](super::Table) as one reader sees it: made by [`Table::reader`](super::Table::reader), or by
 /// [`TableHandle::reader`](super::TableHandle::reader).
@@ -145,6 +148,80 @@ where
     #[inline(always)]
     pub fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.inner().hash(key)
+    }
+
+    /// Looks a key up in a table of any domain, with a result that is bound to no thread: it may be sent, and held across an `.await`. From a
+    /// `&'static` table it is `'static`; from an `Arc`, see [`get_arc`](Table::get_arc).
+    ///
+    /// It has a record of its own in the domain, which costs more than [`get`](Table::get): a claim of the record, and a full fence. In a
+    /// domain that is not the default one, it also registers a reader for this call.
+    ///
+    /// # Panics
+    /// With a panic of the user's `Hash` or `Eq`.
+    ///
+    /// ```
+    /// use std::sync::LazyLock;
+    /// use stillpoint::table::Table;
+    ///
+    /// static USERS: LazyLock<Table<u64, String>> = LazyLock::new(|| Table::from([(7, "Ada".to_owned())]));
+    ///
+    /// async fn greet(id: u64) -> Option<String> {
+    ///     let user = USERS.get_owned(&id)?;
+    ///     // ... other tasks run meanwhile, and the user may be removed ...
+    ///     # async fn pause() {}
+    ///     pause().await;
+    ///     Some(format!("hello {}", *user))
+    /// }
+    /// # fn run<T>(task: impl Future<Output = T> + Send + 'static) -> T {
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     match std::pin::pin!(task).poll(&mut context) {
+    /// #         std::task::Poll::Ready(found) => found,
+    /// #         std::task::Poll::Pending => unreachable!(),
+    /// #     }
+    /// # }
+    /// # use std::future::Future;
+    /// assert_eq!(run(greet(7)).as_deref(), Some("hello Ada"));
+    /// ```
+    #[doc(alias = "protect_owned")]
+    pub fn get_owned<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<OwnedProtected<'_, V>> {
+        let (value, hold) = self.search_owned(key)?;
+        // SAFETY: the entry is held, and its memory is the table's.
+        Some(unsafe { OwnedProtected::new(value, hold, None) })
+    }
+
+    /// As [`get_owned`](Table::get_owned), but the result shares ownership of the table, and may outlive the borrow.
+    ///
+    /// # Panics
+    /// As [`get_owned`](Table::get_owned).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillpoint::table::Table;
+    ///
+    /// let users = Arc::new(Table::from([(7, "Ada".to_owned())]));
+    /// let user = users.get_arc(&7).expect("inserted above");
+    /// users.remove(&7);
+    /// drop(users);
+    /// std::thread::spawn(move || assert_eq!(*user, "Ada")).join().unwrap();
+    /// ```
+    pub fn get_arc<Q: Hash + Equivalent<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+    ) -> Option<OwnedProtected<'static, V>>
+    where
+        Self: Send + Sync + 'static,
+    {
+        let (value, hold) = self.search_owned(key)?;
+        let table: Arc<dyn Send + Sync> = Arc::clone(self) as _;
+        // SAFETY: the entry is held, and its memory is that of the table, which the result shares.
+        Some(unsafe { OwnedProtected::new(value, hold, Some(table)) })
+    }
+
+    fn search_owned<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(NonNull<V>, Hold)> {
+        let (inner, reader) = (self.inner(), self.own_reader());
+        let (pair, hold) = inner.search_owned(&reader, inner.hash(key), key)?;
+        // SAFETY: the entry is held.
+        Some((NonNull::from(unsafe { &pair.as_ref().value }), hold))
     }
 
     /// Whether the key is in the table, by a lookup as [`get`](Table::get).

@@ -5,7 +5,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{mpsc, Barrier};
+use std::sync::{mpsc, Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -243,6 +243,84 @@ fn a_removed_entry_is_waited_for() {
         drop(wait.0);
         assert_eq!(refused.removed.into_entry().unwrap(), (3, "three"));
     });
+}
+
+/// An entry that is held by no thread outlives its removal, its thread, and with an `Arc` the program's last handle of the table.
+#[test]
+fn an_owned_entry_is_held_until_it_is_dropped() {
+    const HELD: u64 = if cfg!(miri) { 5 } else { 500 };
+    let census = Census::default();
+    for domain in [rcu::default_domain().clone(), Domain::new()] {
+        let table = Arc::new(Table::new_in(&domain));
+        for key in 0..2 * HELD {
+            table.insert(key, census.value(key)).unwrap();
+        }
+        let mut held: Vec<_> = thread::scope(|scope| {
+            let here =
+                scope.spawn(|| (0..HELD).map(|key| table.get_owned(&key).expect("it is there")).collect());
+            here.join().unwrap()
+        });
+        assert!(table.get_owned(&(2 * HELD)).is_none() && table.get_arc(&(2 * HELD)).is_none());
+        let last = table.get_arc(&0).expect("it is there");
+        table.clear();
+        assert!(table.get_owned(&0).is_none());
+        while !held.is_empty() {
+            let left = held.len().max(1);
+            while table.pending() > left {
+                table.poll();
+            }
+            assert_eq!(census.alive(), left, "those that are held");
+            let entry = held.pop().expect("it is not empty");
+            assert_eq!(entry.value, held.len() as u64);
+            thread::scope(|scope| scope.spawn(move || drop(entry)).join().unwrap());
+        }
+        drop(held);
+        drop(table);
+        assert_eq!(last.value, 0);
+        thread::spawn(move || drop(last)).join().unwrap();
+        domain.barrier().unwrap();
+        assert_eq!(census.alive(), 0);
+    }
+}
+
+/// Entries are held while others replace, remove and move them.
+#[test]
+fn an_owned_entry_is_the_one_that_was_found() {
+    const ROUNDS: u64 = if cfg!(miri) { 30 } else { 3_000 };
+    let census = Census::default();
+    let domain = Domain::new();
+    let table = Table::new_in(&domain);
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for first in 0..2_u64 {
+            let (table, census, done) = (&table, &census, &done);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let key = first + round % 8;
+                    drop(table.insert(key, census.value(key * ROUNDS + round)).unwrap());
+                    drop(table.insert(100 + first * ROUNDS + round, census.value(0)).unwrap());
+                    if round % 3 == 0 {
+                        drop(table.remove(&key));
+                    }
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| {
+            let mut held = std::collections::VecDeque::new();
+            while done.load(Ordering::Relaxed) < 2 {
+                for key in 0..9 {
+                    held.extend(table.get_owned(&key).map(|entry| (key, entry)));
+                }
+                held.iter().for_each(|(key, entry)| assert_eq!(entry.value / ROUNDS, *key));
+                while held.len() > 20 {
+                    held.pop_front();
+                }
+            }
+        });
+    });
+    drop(table);
+    assert_eq!(census.alive(), 0);
 }
 
 /// Of all threads that ask at once, one makes the value.

@@ -2,6 +2,7 @@
 
 use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use equivalent::Equivalent;
 
@@ -13,6 +14,7 @@ use crate::fence::ReaderFence;
 use crate::rcu::engine::core::read::protect_from;
 use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard, Record, Slot};
 use crate::rcu::engine::core::Protocol;
+use crate::rcu::owned::Hold;
 use crate::rcu::Reader;
 use crate::table::busted::{self, Variant};
 use crate::table::orders;
@@ -490,7 +492,7 @@ fn search_chains<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
 
 /// As [`search_chains`]. The array in which the entry was found stays pinned: the next one until the caller clears its slot.
 #[inline(always)]
-fn search_pinned<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+fn search_pinned<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     slots: Slots<'a>,
     inner: &Inner<K, V, S>,
     array: &'a Array,
@@ -632,21 +634,28 @@ impl<K, V, S> Inner<K, V, S> {
 /// address is null.
 pub(crate) type Address<'r> = Option<(NonNull<()>, Slot<'r>)>;
 
-/// Lookups of the objects that values point to: see "What a value points to" in `docs/design/table.md`.
+/// Lookups whose result is held by something else than the entry's slot: see "What a value points to" in `docs/design/table.md`.
 impl<K, V, S> Inner<K, V, S> {
     /// Looks keys up by their hashes, and calls `found` with each one's number and what was found. `address` is the address
     /// that a value consists of. The reader is of the table's domain.
     #[inline(always)]
-    pub(crate) fn search_objects<'r, 'k, Q: Eq + ?Sized + 'k>(
+    pub(crate) fn search_objects<'r, 'k, Q: Equivalent<K> + ?Sized + 'k>(
         &self,
         reader: &'r Reader,
         hashes: &[u64],
         key: impl Fn(usize) -> &'k Q,
         address: impl Fn(&V) -> *mut () + Copy,
         mut found: impl FnMut(usize, Option<Address<'r>>),
-    ) where
-        K: Borrow<Q>,
-    {
+    ) {
+        let hold = |pair: &Pair<K, V>| {
+            let object = NonNull::new(address(&pair.value))?;
+            let slot = Lent(reader.free_hazard());
+            set_hazard(&slot.0, object.as_ptr());
+            if !busted::is(Variant::NoLight) {
+                reader.fence().issue();
+            }
+            Some((object, slot))
+        };
         self.with_slots(reader, |slots| {
             slots.vouch();
             let mut array = slots.pin_current(self);
@@ -654,9 +663,30 @@ impl<K, V, S> Inner<K, V, S> {
                 self.prefetch_all(array.view(), hashes);
             }
             for (at, hash) in hashes.iter().enumerate() {
-                found(at, self.search_object(reader, slots, &mut array, *hash, key(at), address));
+                let held = self.search_and_hold(slots, &mut array, *hash, key(at), hold);
+                found(at, held.map(|held| held.map(|(object, slot)| (object, slot.keep()))));
             }
         });
+    }
+
+    /// Looks a key up, and holds its entry by a record that is bound to no thread. The reader is of the table's domain.
+    #[inline(always)]
+    pub(crate) fn search_owned<Q: Equivalent<K> + ?Sized>(
+        &self,
+        reader: &Reader,
+        hash: u64,
+        key: &Q,
+    ) -> Option<(NonNull<Pair<K, V>>, Hold)> {
+        let core = self.core();
+        let hold = |pair: &Pair<K, V>| {
+            let pair = NonNull::from(pair);
+            Some((pair, Hold::new(Arc::clone(core), core.protocol.hold_owned(pair.cast()))))
+        };
+        self.with_slots(reader, |slots| {
+            slots.vouch();
+            let mut array = slots.pin_current(self);
+            self.search_and_hold(slots, &mut array, hash, key, hold).flatten()
+        })
     }
 
     /// As the first two passes of [`search_many`]. The array is pinned.
@@ -673,22 +703,20 @@ impl<K, V, S> Inner<K, V, S> {
         }
     }
 
-    /// Looks a key up, and protects the object that its value points to, in a slot of its own.
+    /// Looks a key up, and passes its entry to `hold`, which sets a slot outside of `slots`, and fences. If the entry is still linked then,
+    /// the slot was set in time, for the entry and for what it keeps alive as long as it is linked. Otherwise the result of `hold` is
+    /// dropped, and the search begins again. `Some(None)` if `hold` returns `None`.
     ///
     /// `array` is pinned in the slot `current`, and stays so; if it is not current any more, it is replaced.
     #[inline(always)]
-    fn search_object<'a, 'r, Q: Eq + ?Sized>(
+    fn search_and_hold<'a, Q: Equivalent<K> + ?Sized, H>(
         &self,
-        reader: &'r Reader,
         slots: Slots<'a>,
         array: &mut &'a Array,
         hash: u64,
         key: &Q,
-        address: impl Fn(&V) -> *mut (),
-    ) -> Option<Address<'r>>
-    where
-        K: Borrow<Q>,
-    {
+        hold: impl Fn(&Pair<K, V>) -> Option<H>,
+    ) -> Option<Option<H>> {
         loop {
             slots.vouch();
             // The word is in the array where the entry was found, which may be the next one.
@@ -702,24 +730,15 @@ impl<K, V, S> Inner<K, V, S> {
             };
             // The entry's slot is cleared at the end of this turn, and stays lent.
             let (_clear, held) = (ClearLater(slots.entry.hazard()), ManuallyDrop::new(held));
-            let Some(object) = NonNull::new(address(&held.get().value)) else { return Some(None) };
             // `Eq` may have taken the reader away.
             slots.vouch();
-            let slot = reader.free_hazard();
-            set_hazard(&slot, object.as_ptr());
-            if !busted::is(Variant::NoLight) {
-                slots.fence.issue();
-            }
+            let Some(holder) = hold(held.get()) else { return Some(None) };
             let place = held.found.expect("the search says where it has found an entry");
             // SAFETY: the bucket is in one of the two arrays, which are pinned.
             let word = unsafe { place.bucket.as_ref() }.word(place.slot);
-            let is_confirmed =
-                busted::is(Variant::ValueNotConfirmed) || word.load(orders::confirm()) == held.entry;
-            if is_confirmed {
-                return Some(Some((object, slot)));
+            if busted::is(Variant::ValueNotConfirmed) || word.load(orders::confirm()) == held.entry {
+                return Some(Some(holder));
             }
-            // SAFETY: the slot is that of this turn, and nobody else has it.
-            unsafe { slot.release() };
         }
     }
 
@@ -744,6 +763,14 @@ impl<K, V, S> Inner<K, V, S> {
 
 /// A slot that is given back when this is dropped.
 struct Lent<'a>(Slot<'a>);
+
+impl<'a> Lent<'a> {
+    /// The slot, which is the caller's from now on.
+    #[inline(always)]
+    fn keep(self) -> Slot<'a> {
+        ManuallyDrop::new(self).0
+    }
+}
 
 impl Drop for Lent<'_> {
     #[inline(always)]

@@ -103,6 +103,21 @@ impl Protocol {
         object.map(|object| (object, claim))
     }
 
+    /// As [`protect_owned`](Protocol::protect_owned), for an object that the caller protects already. The caller confirms afterwards that it is
+    /// still linked.
+    #[inline]
+    pub(crate) fn hold_owned(&self, object: NonNull<()>) -> Claim<Record> {
+        let claim = self.records.claim();
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        record.adopt_owned();
+        set_hazard(&record.first_hazard(), object.as_ptr());
+        // As in `protect_owned`.
+        let fence = if busted::is(Variant::OwnedLight) { ReaderFence::Light } else { ReaderFence::Full };
+        fence.issue();
+        claim
+    }
+
     /// Releases what [`protect_owned`](Protocol::protect_owned) has protected. Any thread may call this.
     pub(crate) fn release_owned(&self, claim: &Claim<Record>) {
         // SAFETY: the registry is alive.
