@@ -94,6 +94,10 @@
  *   Addresses are compared. Both calls must be in files that define STILL_CHECKED, and in one copy of the library. The calls then
  *   take a lock, and allocate: 40 bytes until the object is destroyed, and 512 KiB once. Without that memory they succeed
  *   nevertheless, and do not find that the object is given again.
+ *   With STILL_CHECKED, still_call also returns
+ *     -EINVAL  if a reader of the calling thread protects an object at the address of the callback: an object that begins with its
+ *              callback, and that still_protect or still_table_protect has found. Use still_call_object. The check does not see
+ *              what other threads protect, nor a callback further on in the object.
  *
  * THREADS
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
@@ -118,7 +122,7 @@
  *   still_submit, still_domain_retire, still_queue_pause and insertions return -ENOMEM: an object or a value stays the caller's. No
  *   call needs memory to fail: without it, still_error() has the text of the reason, with {} in place of its numbers and names. Pools
  *   return -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call without STILL_CHECKED and lookups allocate
- *   nothing.
+ *   nothing, except for objects that are protected beyond the first.
  *   What cannot be refused, such as a further protected load while one is held, or the list of a barrier, gets memory from a reserve:
  *   512 pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the
  *   reserve has no room for such a request. These requests may be too large for it: those of still_reclaimer_free, and of
@@ -921,7 +925,8 @@ int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
 /* Pushes a callback: function(callback) is called after a grace period, in the order of the pushes. The grace period waits for regions,
- * not for protected loads. Nothing is called unless a thread serves the queue: start one with still_queue_start, or poll. The callback
+ * not for protected loads: never for an object that still_protect, still_table_protect or a hold may have found. Those are for
+ * still_call_object. Nothing is called unless a thread serves the queue: start one with still_queue_start, or poll. The callback
  * must not be pushed again before the function is called: that would lose callbacks, and only STILL_CHECKED detects it (ERRORS).
  * Wait-free without STILL_CHECKED: an exchange and a store, and a system call if the thread that serves the queue sleeps. */
 int still_call(struct still_queue *queue, struct still_callback *callback, still_callback_fn *function) STILL_NOEXCEPT;
@@ -1013,15 +1018,45 @@ STILL_NODISCARD struct still_table *still_table_new(const struct still_domain *d
 /* Frees the table and its entries; values are left as they are. No other call may use the table at the same time. */
 int still_table_free(struct still_table *table) STILL_NOEXCEPT;
 
-/* Looks up a key: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread (-EPERM otherwise), in the
- * table's domain (-EXDEV otherwise). If the call is made in a region, the program may use the object that the value points to until that
- * region ends, provided that the program retires such objects. */
+/* In a region, looks up a key: 1 and its value, or 0. The program may use the object that the value points to until that region ends,
+ * provided that it retires such objects, or gives them to still_call. Outside regions, the call looks up as well, but the object may be
+ * freed at any time: only the number is of use. Without a region: still_table_protect. `reader` is a struct still_reader or a struct
+ * still_qsbr of this thread (-EPERM otherwise), in the table's domain (-EXDEV otherwise). */
 STILL_NODISCARD int still_table_get(const struct still_table *table, const void *reader, const void *key, void **value) STILL_NOEXCEPT;
 
 /* Looks up `count` keys, at most 64, which lie one after the other in memory. The cache misses of the lookups overlap. If key i is found,
  * bit i of `hits` is set and values[i] is written; otherwise values[i] is unchanged. Returns how many keys were found. */
 STILL_NODISCARD int still_table_get_many(const struct still_table *table, const void *reader, const void *keys, size_t count,
                                          void **values, uint64_t *hits) STILL_NOEXCEPT;
+
+/* [owner] Looks up a key, and protects the object that its value points to: 1; or 0, and `held` holds nothing. The object is held until
+ * still_release(*held), or until the reader is freed. A thread that is preempted meanwhile holds up this one object; within the call, also
+ * an entry and two arrays of buckets. Inside and outside of regions:
+ *
+ *     struct still_protected held;
+ *     if (still_table_protect(table, reader, &key, &held) == 1) {
+ *         const struct flow *flow = held.object;
+ *         ...
+ *         still_release(held);
+ *     }
+ *
+ * The value is the address that is protected. Once the object has left the table, it must be freed by still_retire (still_domain_retire,
+ * still_submit) or still_call_object, in the table's domain and with exactly this address. Never by still_call, nor after still_synchronize
+ * or still_wait: they wait for regions only, and would free the object while it is held. A call that has removed or replaced the value
+ * (still_table_remove, still_table_remove_if, still_table_insert) says who retires it; the table does not.
+ * If the value is NULL, 1 is returned, and `held` holds nothing. A value with other bits in it than an address (a tag) is protected as it
+ * is: it must be retired as it is. What a failed call leaves in `held` holds nothing, and may be released.
+ * `reader` is a struct still_reader of this thread (-EPERM otherwise), in the table's domain (-EXDEV otherwise). -EINVAL also for a struct
+ * still_qsbr, and if `held` is NULL. A thread may hold several objects: the first one that it holds is released by one store. The call
+ * tries again whenever the entry changes meanwhile, and brings a reader back that is offline. */
+STILL_NODISCARD int still_table_protect(const struct still_table *table, struct still_reader *reader, const void *key,
+                                        struct still_protected *held) STILL_NOEXCEPT;
+
+/* [owner] As still_table_protect, for `count` keys, at most 64, which lie one after the other in memory. The cache misses of the lookups
+ * overlap. If key i is found, bit i of `hits` is set. Writes all `count` places of `held`, also if the call fails; those of absent keys hold
+ * nothing. Returns how many keys were found. Each object is released by itself. -EINVAL also if `held` or `hits` is NULL. */
+STILL_NODISCARD int still_table_protect_many(const struct still_table *table, struct still_reader *reader, const void *keys,
+                                             size_t count, struct still_protected *held, uint64_t *hits) STILL_NOEXCEPT;
 
 /* Sets the value of a key: 0 if the key had none; 1, and the old value in `old`, if it had one. `old` may be NULL.
  * -ENOSPC: the table has max_len entries. Removed entries count until they are freed: while readers hold them, or another writer frees
@@ -1035,7 +1070,8 @@ STILL_NODISCARD int still_table_add(struct still_table *table, const void *reade
 int still_table_remove(struct still_table *table, const void *key, void **old) STILL_NOEXCEPT;
 
 /* Removes a key if its value is `expected`: 1; or 0, and nothing has changed. Use it to free what a lookup has found: of several threads
- * that try, exactly one removes the value and may retire it. `reader` as for still_table_get. */
+ * that try, exactly one removes the value and may retire it. `reader` as for still_table_get. From the lookup that has found `expected` to
+ * this call, stay in the region, or hold the object: its memory could be that of a newer object otherwise. */
 int still_table_remove_if(struct still_table *table, const void *reader, const void *key, const void *expected) STILL_NOEXCEPT;
 
 /* The number of entries. */

@@ -11,6 +11,8 @@ use stillpoint::rcu::Domain;
 use crate::border::{briefly, call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, Kind, Parts};
+use crate::reader::is_protected_here;
+use crate::reason::Word;
 use crate::thread::{still_thread_options, Threading, Worker};
 use crate::{once, reserve};
 
@@ -216,7 +218,14 @@ unsafe fn push<const IS_CHECKED: bool>(
     briefly(|| {
         // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
-        let (callback, called) = (node(callback)?.cast(), function(called)?);
+        let (callback, called) = (node(callback)?.cast::<Callback>(), function(called)?);
+        if IS_CHECKED && is_protected_here(callback.cast()) {
+            return Err(Refusal::invalid(
+                c"this thread protects the object at {}, and still_call waits for regions only: give the object to still_call_object or \
+                  still_retire",
+            )
+            .with(Word::Address(callback.addr().get())));
+        }
         once::callback::<IS_CHECKED>(callback, ptr::null(), called, |called| {
             // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
             unsafe { queue.queue.push(callback, called) };

@@ -14,7 +14,7 @@ use crate::border::{call, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
 use crate::handle::{self, find, mark_of, peek, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
 use crate::reserve;
-use crate::thread_end::{adopt, disown};
+use crate::thread_end::{adopt, disown, handles};
 
 pub const STILL_LAYOUT: u32 = 2;
 pub const STILL_STATE_: usize = 0;
@@ -247,12 +247,46 @@ pub(crate) unsafe fn region<'r>(
     };
     match own == domain {
         true => Ok((region, calls_back.then(|| head.hold()))),
-        false => Err(Refusal::new(
-            libc::EXDEV,
-            c"the reader belongs to another domain than the table: make it with the table's domain",
-        )),
+        false => Err(FOREIGN),
     }
 }
+
+/// The reader that protects what a call finds, on the reader's thread, in the domain with this number. If the call calls the program back,
+/// the reader is marked as in use.
+///
+/// # Safety
+/// As for [`region`].
+#[inline]
+pub(crate) unsafe fn protector<'r>(
+    reader: *const still_reader,
+    domain: u64,
+    calls_back: bool,
+) -> Result<(&'r Reader, Option<Within<'static>>), Refusal> {
+    // SAFETY: the pointer is null, or has been a handle, by the caller's promise.
+    let found = unsafe { find::<Guards>(reader) }?;
+    // SAFETY: the handle is not freed meanwhile, by the caller's promise.
+    let guards: &Guards = unsafe { found.value() };
+    is_mine(raw::Parts::of(&guards.reader))?;
+    match guards.domain == domain {
+        true => Ok((&guards.reader, calls_back.then(|| found.head().hold()))),
+        false => Err(FOREIGN),
+    }
+}
+
+/// Whether a protected load of the calling thread, by a reader of C, holds the object at this address.
+pub(crate) fn is_protected_here(address: NonNull<()>) -> bool {
+    handles(|handle| {
+        // SAFETY: the thread has not freed this handle, which is of some kind.
+        let found = unsafe { find::<Guards>(handle.cast()) };
+        // SAFETY: the thread has not freed it.
+        found.is_ok_and(|found| raw::Parts::of(&unsafe { found.value() }.reader).holds(address))
+    })
+}
+
+const FOREIGN: Refusal = Refusal::new(
+    libc::EXDEV,
+    c"the reader belongs to another domain than the table: make it with the table's domain",
+);
 
 /// # Safety
 /// `head` is null, or has been the head of a handle, which is not freed meanwhile.
@@ -312,6 +346,15 @@ pub struct still_protected {
     slot_: *mut c_void,
 }
 
+impl still_protected {
+    pub(crate) const NOTHING: Self = Self { object: ptr::null_mut(), slot_: ptr::null_mut() };
+
+    #[inline]
+    pub(crate) fn new(object: NonNull<()>, slot: Slot) -> Self {
+        Self { object: object.as_ptr().cast(), slot_: slot.into_raw().as_ptr().cast() }
+    }
+}
+
 /// The slow path of inline code: a protected load by a reader that was away. Reaches no cancellation point.
 #[no_mangle]
 pub unsafe extern "C" fn still_protect_back_(
@@ -325,10 +368,7 @@ pub unsafe extern "C" fn still_protect_back_(
     let held = found.ok().and_then(|found| raw::protect(unsafe { &found.value().reader }, link));
     // Tells ThreadSanitizer what the acquire load orders; in inline code, it sees the load itself.
     tsan::acquire(link);
-    let (object, slot_) = held.map_or((ptr::null_mut(), ptr::null_mut()), |(object, slot)| {
-        (object.as_ptr(), slot.into_raw().as_ptr().cast())
-    });
-    still_protected { object, slot_ }
+    held.map_or(still_protected::NOTHING, |(object, slot)| still_protected::new(object.cast(), slot))
 }
 
 /// The slow path of inline code: claims a slot other than the first one. Reaches no cancellation point.

@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::hash::BuildHasher;
 
 use stillpoint::rcu::Domain;
+use stillpoint::table::raw::{self, Address};
 use stillpoint::table::{RandomState, Table};
 use stillpoint_sys::tsan;
 
@@ -17,7 +18,7 @@ use self::typed::{Any, Lack, Typed};
 use crate::border::{briefly, call, caught, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, peek, sized, Kind, Parts, Versioned};
-use crate::reader::{online, region};
+use crate::reader::{online, protector, region, still_protected, still_reader};
 
 /// A table, to C.
 #[repr(C)]
@@ -49,8 +50,10 @@ unsafe impl Versioned for still_table_options {
 
 /// The size of the longest key, in bytes.
 const LONGEST: usize = u16::MAX as usize;
-/// How many keys one call of `still_table_get_many` may look up.
+/// How many keys one call of `still_table_get_many` or `still_table_protect_many` may look up.
 const MOST: usize = 64;
+const _: () = assert!(MOST <= raw::MOST);
+
 pub(crate) struct Tabled {
     table: Box<dyn Any>,
     domain: u64,
@@ -242,11 +245,9 @@ pub unsafe extern "C" fn still_table_get_many(
         let _whole = table.hash_is_users.then(Uncancelled::new);
         // SAFETY: the caller passes handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
-        if count > MOST {
-            return Err(Refusal::invalid(c"{} keys were passed; {} is the limit").with(count).with(MOST));
-        }
+        not_too_many(count)?;
         if values.is_null() || hits.is_null() {
-            return Err(Refusal::invalid(c"NULL was passed for the place of an answer"));
+            return Err(NO_PLACE);
         }
         // SAFETY: the caller passes room for `count` values.
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
@@ -260,6 +261,83 @@ pub unsafe extern "C" fn still_table_get_many(
         // SAFETY: the caller passes a place.
         unsafe { hits.write(found) };
         Ok(found.count_ones() as c_int)
+    })
+}
+
+const NO_PLACE: Refusal = Refusal::invalid(c"NULL was passed for the place of an answer");
+
+fn not_too_many(count: usize) -> Result<(), Refusal> {
+    match count > MOST {
+        true => Err(Refusal::invalid(c"{} keys were passed; {} is the limit").with(count).with(MOST)),
+        false => Ok(()),
+    }
+}
+
+/// What a protected lookup has found, for C. A key that is absent gives what holds nothing.
+fn protected(found: Option<Address>) -> still_protected {
+    let Some((object, slot)) = found.flatten() else { return still_protected::NOTHING };
+    Word(object.as_ptr().cast()).acquire();
+    still_protected::new(object, slot)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_table_protect(
+    handle: *const still_table,
+    reader: *mut still_reader,
+    key: *const c_void,
+    held: *mut still_protected,
+) -> c_int {
+    briefly(|| {
+        if held.is_null() {
+            return Err(NO_PLACE);
+        }
+        // SAFETY: the caller passes a place. It holds nothing if the call fails.
+        unsafe { held.write(still_protected::NOTHING) };
+        // SAFETY: the caller passes handles.
+        let table = unsafe { table(handle) }?;
+        let _whole = table.hash_is_users.then(Uncancelled::new);
+        // SAFETY: the caller passes handles.
+        let (reader, _within) = unsafe { protector(reader, table.domain, table.hash_is_users) }?;
+        // SAFETY: the caller passes a key of the table's size.
+        let found = unsafe { table.table.protect(reader, address(key)?) };
+        // SAFETY: the caller passes a place.
+        unsafe { held.write(protected(found)) };
+        Ok(c_int::from(found.is_some()))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_table_protect_many(
+    handle: *const still_table,
+    reader: *mut still_reader,
+    keys: *const c_void,
+    count: usize,
+    held: *mut still_protected,
+    hits: *mut u64,
+) -> c_int {
+    briefly(|| {
+        not_too_many(count)?;
+        if held.is_null() || hits.is_null() {
+            return Err(NO_PLACE);
+        }
+        // SAFETY: the caller passes room for `count` of them. They hold nothing if the call fails.
+        (0..count).for_each(|at| unsafe { held.add(at).write(still_protected::NOTHING) });
+        // SAFETY: the caller passes handles.
+        let table = unsafe { table(handle) }?;
+        let _whole = table.hash_is_users.then(Uncancelled::new);
+        // SAFETY: the caller passes handles.
+        let (reader, _within) = unsafe { protector(reader, table.domain, table.hash_is_users) }?;
+        let mut found_all = 0_u64;
+        let mut found = |at: usize, found: Option<Address>| {
+            found_all |= u64::from(found.is_some()) << at;
+            // SAFETY: the caller passes room for `count` of them.
+            unsafe { held.add(at).write(protected(found)) };
+        };
+        // SAFETY: the caller passes `count` keys of the table's size.
+        unsafe { table.table.protect_many(reader, address(keys)?, count, &mut found) };
+        // SAFETY: the caller passes a place.
+        unsafe { hits.write(found_all) };
+        Ok(found_all.count_ones() as c_int)
     })
 }
 

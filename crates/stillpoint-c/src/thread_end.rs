@@ -68,6 +68,11 @@ pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
     Err(refusal)
 }
 
+/// Whether `test` is true of one of the calling thread's handles. `test` must not call the program.
+pub(crate) fn handles(mut test: impl FnMut(*mut c_void) -> bool) -> bool {
+    own::find().is_some_and(|own| own.handles.with(|handles| handles.iter().any(|(handle, _)| test(*handle))))
+}
+
 /// Removes a handle that the calling thread frees itself.
 pub(crate) fn disown(handle: *mut c_void) {
     let Some(own) = own::find() else { return };

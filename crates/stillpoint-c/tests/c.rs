@@ -112,6 +112,11 @@ fn table() {
 }
 
 #[test]
+fn protect() {
+    runs("protect");
+}
+
+#[test]
 fn timer() {
     runs("timer");
 }
@@ -245,6 +250,91 @@ fn the_examples_run() {
         let source = root().join("examples").join(name).with_extension("c");
         println!("{}", compiled_and_run(CC, &source, &["-O2"], name));
     }
+}
+
+/// A capture with these packets, in either byte order.
+fn capture(is_little: bool, magic: u32, packets: &[Vec<u8>]) -> Vec<u8> {
+    let number = |number: u32| if is_little { number.to_le_bytes() } else { number.to_be_bytes() };
+    let mut bytes: Vec<u8> = [magic, 0x0004_0002, 0, 0, 65535, 1].into_iter().flat_map(number).collect();
+    for (at, packet) in packets.iter().enumerate() {
+        let length = packet.len() as u32;
+        bytes.extend([at as u32, 500, length, length].into_iter().flat_map(number));
+        bytes.extend(packet);
+    }
+    bytes
+}
+
+/// A packet of UDP, with a VLAN or without, over the fourth or the sixth version of IP.
+fn packet(has_vlan: bool, is_ipv6: bool, port: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 12];
+    bytes.extend(if has_vlan { &[0x81, 0, 0, 7][..] } else { &[] });
+    if is_ipv6 {
+        // A header of options lies in between.
+        bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 0, 64]);
+        bytes.extend([[1; 16], [2; 16]].concat());
+        bytes.extend([17, 0, 0, 0, 0, 0, 0, 0]);
+    } else {
+        bytes.extend([8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    }
+    bytes.extend([0, port, 0, 53, 0, 8, 0, 0]);
+    bytes
+}
+
+/// `flows` reads captures of each kind, also such as are cut off anywhere, and says what it cannot read. It never crashes.
+#[test]
+fn flows_reads_captures() {
+    let source = root().join("examples/flows.c");
+    let checked = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let program = compiled(CC, &source, &checked, "flows-asan");
+    let file = place().join("flows.pcap");
+    let run = |bytes: &[u8], times: &str| {
+        std::fs::write(&file, bytes).unwrap();
+        let mut timeout = Command::new("timeout");
+        let output =
+            timeout.args(["--signal=ABRT", "60"]).arg(&program).arg(&file).arg(times).output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    let kinds = [(false, false), (false, true), (true, false), (true, true)];
+    let packets: Vec<_> =
+        kinds.into_iter().flat_map(|(vlan, ipv6)| [1, 2].map(|port| packet(vlan, ipv6, port))).collect();
+    for (is_little, magic) in
+        [(true, 0xa1b2_c3d4), (false, 0xa1b2_c3d4), (true, 0xa1b2_3c4d), (false, 0xa1b2_3c4d)]
+    {
+        let whole = capture(is_little, magic, &packets);
+        let (code, text) = run(&whole, "3");
+        // Four flows: the VLAN does not count. At the end of each turn, all but the last one have been silent for a second.
+        let is_read = text.contains("8 packets of IP, 0 others") && text.contains("24 packets, 10 flows");
+        assert!(code == Some(0) && is_read, "{is_little} {magic:x}: {code:?} {text}");
+    }
+
+    let whole = capture(true, 0xa1b2_c3d4, &packets);
+    for length in (0..whole.len()).step_by(3) {
+        let (code, text) = run(&whole[..length], "1");
+        let is_told = length >= 24 || text.contains("shorter than the header");
+        assert!(matches!(code, Some(0 | 2)) && is_told, "{length}: {code:?} {text}");
+    }
+    // Each packet is cut off, at each of its bytes.
+    for length in 0..packets[6].len() {
+        let cut: Vec<_> = packets.iter().map(|packet| packet[..length.min(packet.len())].to_vec()).collect();
+        let (code, text) = run(&capture(false, 0xa1b2_c3d4, &cut), "1");
+        assert!(matches!(code, Some(0 | 2)), "{length}: {code:?} {text}");
+    }
+    let mut long = whole.clone();
+    long[24 + 8..24 + 12].fill(0xff);
+    let mut other = whole.clone();
+    other[20] = 113;
+    for (bytes, words) in [
+        (&b"this is a text, and not so short"[..], "no pcap file"),
+        (&[&[0x0a, 0x0d, 0x0d, 0x0a][..], &[0; 40]].concat(), "pcapng"),
+        (&capture(true, 0xa1b2_c3d4, &[vec![0; 60]]), "no packets of IP in it, and 1 others"),
+        (&long, "damaged"),
+        (&other, "link type is 113"),
+    ] {
+        let (code, text) = run(bytes, "1");
+        assert!(code == Some(2) && text.contains(words), "{words}: {code:?} {text}");
+    }
+    let (code, text) = run(&whole, "many");
+    assert!(code == Some(2) && text.contains("not a number of times"), "{text}");
 }
 
 /// The header compiles by itself, in each standard, without warnings.
@@ -594,9 +684,9 @@ fn a_program_finds_the_library_by_meson() {
 /// The programs use only valid memory, and leak none.
 #[test]
 fn valgrind_finds_nothing() {
-    for name in ["callbacks", "readers", "table", "thread_ends"] {
+    for name in ["callbacks", "readers", "table", "protect", "thread_ends"] {
         let source = root().join("tests/c").join(name).with_extension("c");
-        let program = compiled(CC, &source, &["-O1", "-g"], &format!("{name}-valgrind"));
+        let program = compiled(CC, &source, &["-O1", "-g", "-DGROWTHS=1"], &format!("{name}-valgrind"));
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
         let Ok(output) = valgrind.arg(&program).output() else {
@@ -606,13 +696,26 @@ fn valgrind_finds_nothing() {
     }
 }
 
+/// AddressSanitizer finds no object that a lookup holds and that was freed.
+#[test]
+fn address_sanitizer_finds_nothing() {
+    if !CC.is_there() {
+        return;
+    }
+    let flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    for name in ["protect", "table"] {
+        let source = root().join("tests/c").join(name).with_extension("c");
+        compiled_and_run(CC, &source, &flags, &format!("{name}-asan"));
+    }
+}
+
 /// The library is not compiled for ThreadSanitizer, but tells it which accesses are ordered. So ThreadSanitizer reports wrong programs, and
 /// no correct ones.
 #[test]
 fn thread_sanitizer_tells_right_from_wrong() {
     for compiler in sanitizing() {
         let flags = ["-O1", "-g", "-fsanitize=thread"];
-        for name in ["stress", "table", "pool", "thread_ends"] {
+        for name in ["stress", "table", "protect", "pool", "thread_ends"] {
             let source = root().join("tests/c").join(name).with_extension("c");
             compiled_and_run(compiler, &source, &flags, &format!("{name}-{}-tsan", compiler.name));
         }

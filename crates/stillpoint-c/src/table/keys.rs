@@ -22,6 +22,12 @@ unsafe impl Send for Word {}
 unsafe impl Sync for Word {}
 
 impl Word {
+    /// The address of the object that the value points to.
+    #[inline]
+    pub(super) fn object(&self) -> *mut () {
+        self.0.cast()
+    }
+
     /// Tells ThreadSanitizer that what this thread has done so far happens before what a thread does after it finds the value.
     #[inline]
     pub(super) fn released(self) -> Self {
@@ -49,6 +55,12 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     /// # Safety
     /// `key` points to `bytes` bytes.
     unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Self::Sought) -> A) -> A;
+
+    /// The key of C at `key`, where it lies.
+    ///
+    /// # Safety
+    /// As for [`with`](Key::with); the bytes stay as they are during `'k`.
+    unsafe fn at<'k>(key: *const u8, bytes: usize) -> &'k Self::Sought;
 
     /// A key for an entry. `None` if there is no memory for it.
     fn own(key: &Self::Sought) -> Option<Self>;
@@ -84,6 +96,7 @@ pub(super) type Place = MaybeUninit<*mut c_void>;
 
 /// A key in the entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
 pub(super) struct Short<const N: usize>([u8; N]);
 
 impl<const N: usize> Hash for Short<N> {
@@ -102,7 +115,7 @@ impl<const N: usize> Short<N> {
     /// # Safety
     /// `key` points to `N` bytes.
     #[inline]
-    unsafe fn at(key: *const u8) -> Self {
+    unsafe fn copied(key: *const u8) -> Self {
         // SAFETY: the caller's promise; an array of bytes needs no alignment.
         Self(unsafe { *key.cast() })
     }
@@ -114,7 +127,14 @@ impl<const N: usize> Key for Short<N> {
     #[inline]
     unsafe fn with<A>(key: *const u8, _bytes: usize, action: impl FnOnce(&Self) -> A) -> A {
         // SAFETY: the caller's promise; the table of such keys has this size.
-        action(&unsafe { Self::at(key) })
+        action(&unsafe { Self::copied(key) })
+    }
+
+    #[inline]
+    unsafe fn at<'k>(key: *const u8, _bytes: usize) -> &'k Self {
+        // SAFETY: the caller's promise; the table of such keys has this size, the type is transparent, and an array of bytes needs no
+        // alignment.
+        unsafe { &*key.cast() }
     }
 
     fn own(key: &Self) -> Option<Self> {
@@ -164,7 +184,7 @@ impl<const N: usize> Short<N> {
         values: &mut [Place],
     ) -> u64 {
         // SAFETY: at `keys` there are `B` keys of `N` bytes, by the caller's promise.
-        let keys: [Self; B] = std::array::from_fn(|index| unsafe { Self::at(keys.add(index * N)) });
+        let keys: [Self; B] = std::array::from_fn(|index| unsafe { Self::copied(keys.add(index * N)) });
         let found = view.get_many(&keys);
         let mut hits = 0;
         for (index, (value, found)) in values.iter_mut().zip(found).enumerate() {
@@ -214,8 +234,13 @@ impl Key for Long {
     type Sought = Bytes;
 
     unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Bytes) -> A) -> A {
+        // SAFETY: the caller's promise.
+        action(unsafe { Self::at(key, bytes) })
+    }
+
+    unsafe fn at<'k>(key: *const u8, bytes: usize) -> &'k Bytes {
         // SAFETY: the caller's promise; `Bytes` is transparent.
-        action(unsafe { &*(ptr::slice_from_raw_parts(key, bytes) as *const Bytes) })
+        unsafe { &*(ptr::slice_from_raw_parts(key, bytes) as *const Bytes) }
     }
 
     fn own(key: &Bytes) -> Option<Self> {

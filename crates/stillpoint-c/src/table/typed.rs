@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::hash::BuildHasher;
 
-use stillpoint::rcu::{QsbrReader, Region};
+use stillpoint::rcu::{QsbrReader, Reader, Region};
+use stillpoint::table::raw::{self, Address};
 use stillpoint::table::{Replaced, Table, TryInsertError};
 
 use super::keys::{Key, Place, Word};
@@ -27,6 +28,16 @@ pub(super) trait Any: Send + Sync {
     /// As `get`, for an online QSBR reader, the case that must be fast.
     unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word>;
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64;
+    /// Protects the object that the value of a key points to. The reader is of the table's domain.
+    unsafe fn protect(&self, reader: &Reader, key: *const u8) -> Option<Address>;
+    /// As `protect`, for this many keys. Calls `found` with the number of each key, and what was found.
+    unsafe fn protect_many(
+        &self,
+        reader: &Reader,
+        keys: *const u8,
+        count: usize,
+        found: &mut dyn FnMut(usize, Option<Address>),
+    );
     unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, Lack>;
     /// Adds a key. If the key has a value already, returns that value instead.
     unsafe fn add(
@@ -135,6 +146,23 @@ impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64 {
         // SAFETY: at `keys` there is a key of `self.bytes` bytes for each value, by the caller's promise.
         unsafe { within!(region, self.get_many_within(keys, values)) }
+    }
+
+    unsafe fn protect(&self, reader: &Reader, key: *const u8) -> Option<Address> {
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
+        unsafe { K::with(key, self.bytes, |key| raw::protect(&self.table, reader, key, Word::object)) }
+    }
+
+    unsafe fn protect_many(
+        &self,
+        reader: &Reader,
+        keys: *const u8,
+        count: usize,
+        found: &mut dyn FnMut(usize, Option<Address>),
+    ) {
+        // SAFETY: at `keys` there are `count` keys of `self.bytes` bytes, by the caller's promise.
+        let key = |at: usize| unsafe { K::at(keys.add(at * self.bytes), self.bytes) };
+        raw::protect_many(&self.table, reader, count, key, Word::object, found);
     }
 
     unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, Lack> {

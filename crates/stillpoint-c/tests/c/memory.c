@@ -297,6 +297,22 @@ static void table_of(size_t bytes, size_t capacity)
         DOES(still_table_insert(table, key, &key, NULL));
         DOES(still_table_insert(table, key, &value, NULL));
         CHECK(still_table_get(table, own, key, &value) == 1);
+        /* The same object by many slots, which may come from the reserve. */
+        struct still_protected held[20];
+        for (int j = 0; j < 20; j++) {
+            begin();
+            int found = still_table_protect(table, own, key, &held[j]);
+            end();
+            CHECK(found == 1 && held[j].object == &value);
+        }
+        for (int j = 0; j < 20; j++)
+            still_release(held[j]);
+        uint64_t hits = 0;
+        begin();
+        int found = still_table_protect_many(table, own, key, 1, held, &hits);
+        end();
+        CHECK(found == 1 && hits == 1 && held[0].object == &value);
+        still_release(held[0]);
     }
     for (int i = MANY; i < 2 * MANY; i++) {
         memcpy(key, &i, sizeof i);
@@ -559,6 +575,10 @@ static void misuse(void)
     NO_REQUEST(still_queue_pending(NULL), -EINVAL);
     NO_REQUEST(still_table_free(NULL), -EINVAL);
     NO_REQUEST(still_table_get(NULL, own, &object, NULL), -EINVAL);
+    struct still_protected held;
+    uint64_t hits;
+    NO_REQUEST(still_table_protect(NULL, own, &object, &held), -EINVAL);
+    NO_REQUEST(still_table_protect_many(NULL, own, &object, 1, &held, &hits), -EINVAL);
     NO_REQUEST(still_table_insert(NULL, &object, NULL, NULL), -EINVAL);
     NO_REQUEST(still_table_add(NULL, own, &object, NULL, NULL), -EINVAL);
     NO_REQUEST(still_table_remove(NULL, &object, NULL), -EINVAL);
