@@ -76,7 +76,7 @@ impl<T: Send + 'static> Pool<T> {
         self.any.handle().map(|handle| unsafe { Local::new(handle) })
     }
 
-    /// The address of an object for a device; see [`Memory::iova`](super::memory::Memory::iova).
+    /// The address of an object for a device; see [`RawPool::iova`](super::raw::RawPool::iova).
     pub fn iova(&self, object: &Obj<'_, T>) -> Option<Iova> {
         self.any.iova(object.address())
     }

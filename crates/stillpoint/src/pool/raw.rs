@@ -61,13 +61,24 @@ impl RawPool {
         self.any.core().place_of(object.cast_mut()).is_some()
     }
 
-    /// The address of an object for a device; see [`Memory::iova`](super::memory::Memory::iova).
+    /// The address of an object for a device. `None` for addresses outside the pool, for pages that the kernel may move,
+    /// and when the kernel hides frame numbers from this process (it shows them with `CAP_SYS_ADMIN`). Takes two or
+    /// more system calls.
     pub fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
         self.any.iova(object)
     }
 
-    /// Whether a block lies in one piece of physical memory; see
-    /// [`Memory::physically_contiguous`](super::memory::Memory::physically_contiguous).
+    /// Whether a block lies in one piece of physical memory. `None` when that is unknown, or may change.
+    ///
+    /// ```
+    /// use stillpoint::pool::memory::Pages;
+    /// use stillpoint::pool::raw::RawPool;
+    ///
+    /// let pool = RawPool::builder(512, 2048, 64).pages(Pages::Small).build()?;
+    /// let block = pool.local()?.alloc_block().expect("whole buckets are left");
+    /// assert_eq!(pool.physically_contiguous(&block), None); // the kernel may move small pages
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn physically_contiguous(&self, block: &RawBlock) -> Option<bool> {
         let start = block.start.as_ptr().addr();
         self.any.physically_contiguous(start..start + block.len * block.stride)

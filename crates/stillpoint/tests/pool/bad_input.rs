@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use stillpoint::pool::memory::{Memory, Pages};
+use stillpoint::pool::memory::Pages;
 use stillpoint::pool::raw::{FreeError, RawPool};
 use stillpoint::pool::{BuildError, Pool, PoolBuilder};
 
@@ -51,8 +51,6 @@ fn no_memory_is_an_error() {
     let error = refused(RawPool::builder(1 << 31, 1 << 29, 8), "no memory");
     assert!(matches!(error, BuildError::Memory { .. }), "{error:?}");
     refused(RawPool::builder(10, 8, 8).max_objects(1 << 45).growth_step(1), "cannot be made");
-    assert!(Memory::new(usize::MAX, Pages::Small, None).is_err());
-    assert!(Memory::new(0, Pages::Small, None).is_err());
 }
 
 #[test]
@@ -64,7 +62,6 @@ fn a_node_that_does_not_exist_is_refused() {
             matches!(error, BuildError::Node { .. } | BuildError::Memory { cause: Some(_), .. }),
             "{error:?}"
         );
-        assert!(Memory::new(1, Pages::Small, Some(node)).is_err());
     }
 }
 
@@ -72,8 +69,8 @@ fn a_node_that_does_not_exist_is_refused() {
 #[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn more_reserved_pages_than_there_are_is_an_error_and_best_takes_others() {
     // No machine has a terabyte of free reserved pages.
-    let error = Memory::new(1 << 40, Pages::Reserved, None).unwrap_err();
-    assert!(matches!(error, BuildError::ReservedPages(_)) && error.to_string().contains("vm.nr_hugepages"));
+    let error = refused(RawPool::builder(1 << 11, 1 << 29, 8).pages(Pages::Reserved), "vm.nr_hugepages");
+    assert!(matches!(error, BuildError::ReservedPages(_)), "{error:?}");
     assert!(std::error::Error::source(&error).is_some());
     assert!(RawPool::builder(10, 64, 8).pages(Pages::Best).build().is_ok());
 }
@@ -248,14 +245,6 @@ fn an_object_of_another_pool_is_freed_there() {
     assert!(pools.iter().all(|pool| pool.stats().in_use == 0 && pool.stats().misuses == 0));
     // SAFETY: no object of this pool is at the address, so the call returns `None`.
     assert!(unsafe { pools[0].from_raw(&raw mut *locals[1].alloc().unwrap()) }.is_none());
-}
-
-#[test]
-fn a_range_that_is_not_in_the_memory_is_not_looked_at() {
-    let memory = Memory::new(4096, Pages::Small, None).unwrap();
-    for (start, end) in [(usize::MAX, 5), (5, usize::MAX), (4097, 4096)] {
-        assert_eq!(memory.physically_contiguous(std::ops::Range { start, end }), None);
-    }
 }
 
 #[test]
