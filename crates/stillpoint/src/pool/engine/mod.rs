@@ -76,8 +76,6 @@ pub(crate) struct Life {
     pub(crate) destroy: Option<unsafe fn(*mut u8)>,
     /// Called for an object that is allocated.
     pub(crate) reset: Option<Box<dyn Fn(*mut u8) + Send + Sync>>,
-    /// Whether an object that is freed is valid.
-    pub(crate) validate: Option<Box<dyn Fn(*mut u8) -> bool + Send + Sync>>,
 }
 
 /// A pool without its types.
