@@ -226,8 +226,10 @@ impl RawLocal<'_> {
         RawBlock { start, len: geometry.objects() as usize, stride: geometry.stride() }
     }
 
-    /// Fills a slice with blocks, as [`alloc_many`](RawLocal::alloc_many) does with objects. Complexity: that of
-    /// [`Local::alloc_blocks`](super::Local::alloc_blocks).
+    /// Fills a slice with blocks, as [`alloc_many`](RawLocal::alloc_many) does with objects.
+    ///
+    /// Complexity: that of a call of [`alloc_block`](RawLocal::alloc_block) for each; when there are too few blocks, also
+    /// that of freeing those that were found.
     ///
     /// # Errors
     /// When the caller cannot get that many: none was allocated.

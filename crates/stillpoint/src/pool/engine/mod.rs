@@ -171,11 +171,6 @@ impl Core {
         self.extent.maximum() as usize * self.geometry.objects() as usize
     }
 
-    /// Number of buckets that the pool may grow to.
-    pub(crate) fn most_blocks(&self) -> usize {
-        self.extent.maximum() as usize
-    }
-
     #[inline(always)]
     pub(crate) fn cache_limit(&self) -> usize {
         self.cache
