@@ -10,7 +10,6 @@ mod lists;
 mod moves;
 mod nodes;
 mod poll;
-mod returns;
 mod schedule;
 mod slab;
 #[cfg(all(test, not(stillpoint_loom)))]
@@ -298,7 +297,7 @@ impl<T> Wheel<T> {
     /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let index = self.core.store.find_whole(key)?;
+        let index = self.core.store.find(key)?;
         self.core.store.timer_mut(index).value.as_mut()
     }
 

@@ -4,15 +4,15 @@
 //! timers. `find` and `remove` compare the index of a key with the number of timers. Other callers pass indices that
 //! they got from here.
 
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::engine::Store;
 use super::key::Key;
 use super::level::SENTINELS;
 use super::lists::{Link, Lists};
-use super::returns::{Arc, Returns};
 use super::schedule::{Schedule, LENT};
 
 /// The end of the free list: the index of a list head.
@@ -48,10 +48,11 @@ pub(super) struct Slab<T> {
     /// The number of places whose generations are used up. They are replaced by others.
     worn: usize,
     limit: usize,
-    /// The number of values that are lent to callbacks, including those that have come back to `returns` only.
+    /// The number of values that were lent to callbacks and did not come back, including those that are lost.
     lent: usize,
-    /// Values that have come back to this wheel where it was not in its place any more.
-    pub(super) returns: Arc<Returns>,
+    /// The number of lent values that are lost: their callbacks have put other wheels in the place of this one, which may
+    /// be anywhere when they end. Shared with the polls of this wheel, which tell wheels apart by its address.
+    pub(super) lost: Arc<AtomicUsize>,
 }
 
 /// Wheels made so far in this process.
@@ -78,7 +79,7 @@ impl<T> Slab<T> {
             worn: 0,
             limit,
             lent: 0,
-            returns: Arc::new(Returns::new()),
+            lost: Arc::new(AtomicUsize::new(0)),
         };
         slab.extend(capacity);
         slab
@@ -208,20 +209,10 @@ impl<T> Slab<T> {
         timer.value.take()
     }
 
-    /// As `find`. If the timer's value has come back to this wheel, it is in its place then.
-    #[inline]
-    pub(super) fn find_whole(&mut self, key: Key) -> Option<u32> {
-        let index = self.find(key)?;
-        if self.timer(index).value.is_none() {
-            self.welcome();
-        }
-        Some(index)
-    }
-
     /// Unlinks a timer and frees its place, unless the key is stale or `may` refuses the value. Returns the value.
     #[inline]
     pub(super) fn remove_if(&mut self, key: Key, may: impl FnOnce(&T) -> bool) -> Option<T> {
-        let index = self.find_whole(key)?;
+        let index = self.find(key)?;
         if self.timer(index).value.as_ref().is_some_and(|value| !may(value)) {
             return None;
         }
@@ -257,6 +248,13 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Whether a timer has no value, and no callback that would give it back.
+    pub(super) fn is_lost(&self, index: u32) -> bool {
+        // Relaxed: a wheel that does not see that the last callback has ended looks again at the next beat. Only this wheel
+        // adds to `lent`, so the numbers are equal only if none of its callbacks has a value.
+        self.timer(index).value.is_none() && self.lost.load(Ordering::Relaxed) == self.lent
+    }
+
     /// Puts a lent value back into its timer. If the timer is gone, hands the value back to the caller.
     pub(super) fn give_back(&mut self, key: Key, value: T) -> Option<T> {
         self.lent -= 1;
@@ -266,24 +264,6 @@ impl<T> Slab<T> {
                 timer.value.replace(value)
             }
             _ => Some(value),
-        }
-    }
-
-    /// Puts back the values that have come back while this wheel was elsewhere, and drops those whose timers are gone.
-    #[inline]
-    pub(super) fn welcome(&mut self) {
-        if self.lent > 0 {
-            self.put_back_returns();
-        }
-    }
-
-    /// Takes one value at a time: if a drop panics, the others stay on the stack.
-    #[cold]
-    fn put_back_returns(&mut self) {
-        // SAFETY: the stack was made by this wheel, whose polls have lent the values. `self` is borrowed exclusively, and
-        // whoever had it before has handed it over.
-        while let Some((key, value)) = unsafe { self.returns.take::<T>() } {
-            drop(self.give_back(key, value));
         }
     }
 
