@@ -214,13 +214,11 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn add(&mut self, schedule: impl Into<Schedule>, value: T) -> Result<Key, Full<T>> {
-        let schedule = schedule.into().resolved(self.core.now);
-        let head = self.core.place(schedule.deadline, schedule.flags, LATE);
-        let key = self.core.store.insert(head, schedule.deadline, value).map_err(Full)?;
-        if schedule.flags != 0 {
-            self.core.store.set_schedule(key.index(), schedule);
+        if !self.core.store.has_room() {
+            return Err(Full(value));
         }
-        Ok(key)
+        let schedule = schedule.into().resolved(self.core.now);
+        Ok(self.fill(schedule, || value))
     }
 
     /// As [`add`](Self::add), for a schedule with a deadline, and a value that is made in its place. If the
@@ -228,12 +226,18 @@ impl<T> Wheel<T> {
     #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) fn add_made(&mut self, schedule: Schedule, make: impl FnOnce() -> T) -> Option<Key> {
+        self.core.store.has_room().then(|| self.fill(schedule, make))
+    }
+
+    /// Adds a timer, for which there is room.
+    #[inline(always)]
+    fn fill(&mut self, schedule: Schedule, make: impl FnOnce() -> T) -> Key {
         let head = self.core.place(schedule.deadline, schedule.flags, LATE);
-        let key = self.core.store.insert_made(head, schedule.deadline, make)?;
+        let key = self.core.store.fill(head, schedule.deadline, make);
         if schedule.flags != 0 {
             self.core.store.set_schedule(key.index(), schedule);
         }
-        Some(key)
+        key
     }
 
     /// Takes a timer out of the wheel. `Some` means that it has not fired since it was last armed, and never will;
