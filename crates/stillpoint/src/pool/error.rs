@@ -140,6 +140,16 @@ impl fmt::Display for TooManyLocals {
 impl std::error::Error for TooManyLocals {}
 
 /// The caller could not get this many free objects of the pool. None was allocated.
+///
+/// ```
+/// use stillpoint::pool::{Exhausted, Pool};
+///
+/// let pool = Pool::new(1_000, || [0u8; 64])?;
+/// let local = pool.local()?;
+/// let mut burst = local.bulk(32);
+/// assert_eq!(local.alloc_bulk(1 << 20, &mut burst), Err(Exhausted { wanted: 1 << 20 }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted {
     /// Requested objects.

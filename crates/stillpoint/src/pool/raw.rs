@@ -76,7 +76,8 @@ impl RawPool {
     ///
     /// let pool = RawPool::builder(512, 2048, 64).pages(Pages::Small).build()?;
     /// let block = pool.local()?.alloc_block().expect("whole buckets are left");
-    /// assert_eq!(pool.physically_contiguous(&block), None); // the kernel may move small pages
+    /// // The kernel may move small pages.
+    /// assert_eq!((pool.physically_contiguous(&block), pool.iova(block.start())), (None, None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn physically_contiguous(&self, block: &RawBlock) -> Option<bool> {

@@ -143,6 +143,13 @@ impl<T> TimerService<T> {
     }
 
     /// The counts of the wheel, including shared timers that it has taken in.
+    ///
+    /// ```
+    /// use stillpoint::timer::shared::TimerService;
+    ///
+    /// let service = TimerService::<()>::with_capacity(0, 1_000);
+    /// assert_eq!((service.stats().timers, service.stats().capacity), (0, 1_000));
+    /// ```
     pub fn stats(&self) -> WheelStats {
         self.wheel.stats()
     }

@@ -138,6 +138,13 @@ impl<T> Wheel<T> {
     /// # Panics
     /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
     /// take more than half of the address space.
+    ///
+    /// ```
+    /// let mut wheel = stillpoint::timer::Wheel::with_capacity(0, 1_000);
+    /// (0..1_000).try_for_each(|number| wheel.add(10, number).map(drop))?;
+    /// assert_eq!(wheel.stats().capacity, 1_000); // it has not grown
+    /// # Ok::<(), stillpoint::timer::Full<u64>>(())
+    /// ```
     #[track_caller]
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::make(now, capacity, usize::MAX)
