@@ -221,11 +221,13 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn add(&mut self, schedule: impl Into<Schedule>, value: T) -> Result<Key, Full<T>> {
-        if !self.core.store.has_room() {
-            return Err(Full(value));
-        }
         let schedule = schedule.into().resolved(self.core.now);
-        Ok(self.fill(schedule, || value))
+        let head = self.core.place(schedule.deadline, schedule.flags, LATE);
+        let key = self.core.store.insert(head, schedule.deadline, value).map_err(Full)?;
+        if schedule.flags != 0 {
+            self.core.store.set_schedule(key.index(), schedule);
+        }
+        Ok(key)
     }
 
     /// As [`add`](Self::add), for a schedule with a deadline, and a value that is made in its place. If the
@@ -233,18 +235,12 @@ impl<T> Wheel<T> {
     #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) fn add_made(&mut self, schedule: Schedule, make: impl FnOnce() -> T) -> Option<Key> {
-        self.core.store.has_room().then(|| self.fill(schedule, make))
-    }
-
-    /// Adds a timer, for which there is room.
-    #[inline(always)]
-    fn fill(&mut self, schedule: Schedule, make: impl FnOnce() -> T) -> Key {
         let head = self.core.place(schedule.deadline, schedule.flags, LATE);
-        let key = self.core.store.fill(head, schedule.deadline, make);
+        let key = self.core.store.insert_made(head, schedule.deadline, make)?;
         if schedule.flags != 0 {
             self.core.store.set_schedule(key.index(), schedule);
         }
-        key
+        Some(key)
     }
 
     /// Takes a timer out of the wheel. `Some` means that it has not fired since it was last armed, and never will;

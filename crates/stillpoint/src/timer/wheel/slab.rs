@@ -130,9 +130,26 @@ impl<T> Slab<T> {
         true
     }
 
-    /// Fills a free place, and appends the timer to the list of `head`. There must be one: see `has_room`.
+    /// Puts `value` into a free place, and appends the timer to the list of `head`. Hands the value back when there is
+    /// no place.
+    #[inline]
+    pub(super) fn insert(&mut self, head: u32, deadline: u64, value: T) -> Result<Key, T> {
+        if !self.has_room() {
+            return Err(value);
+        }
+        Ok(self.fill(head, deadline, || value))
+    }
+
+    /// As `insert`, for a value that is made in its place.
+    #[cfg(feature = "std")]
     #[inline(always)]
-    pub(super) fn fill(&mut self, head: u32, deadline: u64, make: impl FnOnce() -> T) -> Key {
+    pub(super) fn insert_made(&mut self, head: u32, deadline: u64, make: impl FnOnce() -> T) -> Option<Key> {
+        self.has_room().then(|| self.fill(head, deadline, make))
+    }
+
+    /// Fills a free place; there must be one.
+    #[inline(always)]
+    fn fill(&mut self, head: u32, deadline: u64, make: impl FnOnce() -> T) -> Key {
         let index = self.free;
         self.free = self.lists.left_in(index);
         self.lists.append(head, index);
