@@ -141,14 +141,7 @@ impl<T: Send + 'static> FusedIterator for BlockObjects<'_, T> {}
 
 impl<T: Send + 'static> Drop for BlockObjects<'_, T> {
     fn drop(&mut self) {
-        /// Frees the rest after a validation that panics.
-        struct Others<'b, 'p, T: Send + 'static>(&'b mut BlockObjects<'p, T>);
-        impl<T: Send + 'static> Drop for Others<'_, '_, T> {
-            fn drop(&mut self) {
-                self.0.by_ref().for_each(drop);
-            }
-        }
-        Others(self).0.by_ref().for_each(drop);
+        self.for_each(drop);
     }
 }
 

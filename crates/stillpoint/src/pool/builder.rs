@@ -1,6 +1,5 @@
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use super::any::AnyPool;
 use super::engine::common;
@@ -10,7 +9,6 @@ use super::error::BuildError;
 use super::memory::Pages;
 
 type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
-type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 
 /// Makes a pool of type `P`: a [`Pool`](super::Pool) or a [`RawPool`](super::raw::RawPool). Made by
 /// [`Pool::builder`](super::Pool::builder) and [`RawPool::builder`](super::raw::RawPool::builder).
@@ -70,7 +68,7 @@ pub struct PoolBuilder<P> {
     finish: fn(AnyPool) -> P,
 }
 
-/// How the objects of a [`Pool`](super::Pool) are made, reset and validated.
+/// How the objects of a [`Pool`](super::Pool) are made and reset.
 ///
 /// An object is made once, with its memory, and dropped once, with the pool. From one user to the next, it keeps its
 /// state, except for what [`reset`](Objects::reset) changes. A function that makes an object can be converted into an
@@ -90,40 +88,17 @@ pub struct PoolBuilder<P> {
 pub struct Objects<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
     reset: Option<Reset<T>>,
-    validate: Option<Validate<T>>,
 }
 
 impl<T> Objects<T> {
     /// `make` makes each object.
     pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
-        Self { make: Box::new(make), reset: None, validate: None }
+        Self { make: Box::new(make), reset: None }
     }
 
-    /// `reset` is called for each object that is allocated. If it panics, all objects of the same call are freed,
-    /// without being validated.
+    /// `reset` is called for each object that is allocated. If it panics, all objects of the same call are freed.
     pub fn reset(mut self, reset: impl Fn(&mut T) + Send + Sync + 'static) -> Self {
         self.reset = Some(Box::new(reset));
-        self
-    }
-
-    /// `validate` is called for each object that comes back to a [hardened](PoolBuilder::hardened) pool. An invalid object
-    /// is replaced with a new one, and counted as a [misuse](super::audit::PoolStats::misuses). If `validate` panics, the
-    /// object stays allocated. The other objects of the same call are freed; those after it are not validated. A panic
-    /// while the thread is already panicking aborts the process, as in any destructor.
-    ///
-    /// ```
-    /// use stillpoint::pool::{Objects, Pool};
-    ///
-    /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).validate(|buffer| buffer.capacity() == 1500);
-    /// let pool = Pool::builder(100, buffers).hardened(true).build()?;
-    /// let mut buffer = pool.local()?.alloc().expect("an object is free");
-    /// buffer.shrink_to_fit(); // the next user would lack the capacity
-    /// drop(buffer);
-    /// assert_eq!(pool.stats().misuses, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
-        self.validate = Some(Box::new(validate));
         self
     }
 }
@@ -140,8 +115,7 @@ impl<T: 'static> Objects<T> {
             // SAFETY: the pool passes an object that nothing else uses any more.
             unsafe { object.cast::<T>().drop_in_place() };
         }
-        let make = Arc::new(self.make);
-        let again = Arc::clone(&make);
+        let make = self.make;
         Life {
             // SAFETY: the pool passes aligned memory for an object, which holds none.
             construct: Some(Box::new(move |place| unsafe { place.cast::<T>().write(make()) })),
@@ -149,17 +123,6 @@ impl<T: 'static> Objects<T> {
             reset: self.reset.map(|reset| -> Box<dyn Fn(*mut u8) + Send + Sync> {
                 // SAFETY: the pool passes an object that only the caller has.
                 Box::new(move |object| reset(unsafe { &mut *object.cast::<T>() }))
-            }),
-            validate: self.validate.map(|validate| -> Box<dyn Fn(*mut u8) -> bool + Send + Sync> {
-                Box::new(move |object| {
-                    // SAFETY: the pool passes an object that only the caller has.
-                    let object = unsafe { &mut *object.cast::<T>() };
-                    let valid = validate(object);
-                    if !valid {
-                        *object = again();
-                    }
-                    valid
-                })
             }),
         }
     }
@@ -366,7 +329,6 @@ impl<P> PoolBuilder<P> {
     ///
     /// - refuses double frees at once;
     /// - fills free objects of bare memory with a pattern, and finds a write to a free object when it is allocated again;
-    /// - validates objects that come back ([`Objects::validate`]);
     /// - allocates first what has been free for the longest time: a thread takes its whole buckets before others, and the
     ///   objects of a bucket in turn (in a [small](Self::cache) pool, all objects in turn).
     ///

@@ -127,15 +127,7 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
 
 impl<T: Send + 'static> Drop for Bulk<'_, T> {
     fn drop(&mut self) {
-        /// Frees the rest after a validation that panics.
-        struct Others<'b, 'p, T: Send + 'static>(&'b mut Bulk<'p, T>);
-        impl<T: Send + 'static> Drop for Others<'_, '_, T> {
-            fn drop(&mut self) {
-                while self.0.pop().is_some() {}
-            }
-        }
-        let others = Others(self);
-        while others.0.pop().is_some() {}
+        while self.pop().is_some() {}
     }
 }
 

@@ -4,26 +4,17 @@ use std::{fmt, io};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The size is zero.
-    SizeZero,
-    /// An object does not fit into the largest bucket, of 1 GiB.
-    SizeHuge {
+    /// The size is zero, or an object does not fit into the largest bucket, of 1 GiB, or the alignment is not a power of
+    /// two.
+    Object {
         /// Bytes of an object.
         size: usize,
-    },
-    /// The alignment is not a power of two.
-    Alignment {
-        /// The requested value.
+        /// Its alignment.
         align: usize,
     },
-    /// The size of a bucket is not a power of two, or above 1 GiB.
-    BucketSize {
+    /// The size of a bucket is not a power of two, or above 1 GiB, or too small for one object.
+    Bucket {
         /// The requested value.
-        bytes: usize,
-    },
-    /// A bucket has no room for one object.
-    BucketSmall {
-        /// Bytes of a bucket.
         bytes: usize,
         /// Bytes from one object to the next.
         least: usize,
@@ -74,37 +65,23 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SizeZero => f.write_str("objects of size zero cannot be pooled: use a larger size"),
-            Self::SizeHuge { size } => {
+            Self::Object { size, align } => {
                 write!(
                     f,
-                    "an object of {size} bytes is larger than the largest bucket, 1 GiB: use smaller objects"
+                    "objects of {size} bytes, aligned to {align}, cannot be pooled: use at least 1 byte, fewer than 1 GiB, \
+                     and an alignment that is a power of two"
                 )
             }
-            Self::Alignment { align } => write!(f, "the alignment {align} is not a power of two: use one"),
-            Self::BucketSize { bytes } => {
+            Self::Bucket { bytes, least } => {
                 write!(
                     f,
-                    "a bucket of {bytes} bytes is impossible: use a power of two of bytes, at most 1 GiB"
+                    "a bucket of {bytes} bytes is impossible: use a power of two, from {least} to 1 GiB"
                 )
             }
-            Self::BucketSmall { bytes, least } => {
-                write!(f, "a bucket of {bytes} bytes has no room for one object: use {least} bytes or more")
-            }
-            Self::Stride { bytes, least, .. } if bytes < least => {
-                write!(f, "a stride of {bytes} is too small for these objects: set {least} bytes or more")
-            }
-            Self::Stride { bytes, least, .. } if *bytes > 1 << 30 => {
+            Self::Stride { bytes, least, align } => {
                 write!(
                     f,
-                    "a stride of {bytes} bytes is larger than the largest bucket, 1 GiB: set a smaller one, {least} or more"
-                )
-            }
-            Self::Stride { bytes, align, .. } => {
-                write!(
-                    f,
-                    "at a stride of {bytes} bytes, objects are not aligned to {align}: set a multiple, such as {}",
-                    bytes.next_multiple_of(*align)
+                    "a stride of {bytes} bytes is impossible for these objects: set a multiple of {align}, from {least} to 1 GiB"
                 )
             }
             Self::Given { bytes, needed } => {
@@ -163,6 +140,16 @@ impl fmt::Display for TooManyLocals {
 impl std::error::Error for TooManyLocals {}
 
 /// The caller could not get this many free objects of the pool. None was allocated.
+///
+/// ```
+/// use stillpoint::pool::{Exhausted, Pool};
+///
+/// let pool = Pool::new(1_000, || [0u8; 64])?;
+/// let local = pool.local()?;
+/// let mut burst = local.bulk(32);
+/// assert_eq!(local.alloc_bulk(1 << 20, &mut burst), Err(Exhausted { wanted: 1 << 20 }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted {
     /// Requested objects.

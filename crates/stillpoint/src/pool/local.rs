@@ -165,51 +165,6 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         Some(unsafe { Block::new(start.cast(), shard) })
     }
 
-    /// Appends `count` blocks, or none, as [`alloc_many`](Local::alloc_many) appends objects.
-    ///
-    /// Complexity: that of `count` calls of [`alloc_block`](Local::alloc_block); when there are too few blocks, also
-    /// that of freeing those that were found.
-    ///
-    /// # Errors
-    /// When the caller cannot get that many from the pool.
-    ///
-    /// # Panics
-    /// As [`alloc_block`](Local::alloc_block), after all blocks have been freed.
-    ///
-    /// ```
-    /// use stillpoint::pool::{Exhausted, Pool};
-    ///
-    /// let pool = Pool::builder(512, || 0u64).bucket_bytes(512).build()?;
-    /// let local = pool.local()?;
-    /// let mut blocks = Vec::new();
-    /// local.alloc_blocks(8, &mut blocks)?;
-    /// assert_eq!((blocks.len(), pool.stats().available), (8, 0));
-    /// assert_eq!(local.alloc_blocks(1, &mut blocks), Err(Exhausted { wanted: 1 }));
-    /// assert_eq!(blocks.len(), 8);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn alloc_blocks(&self, count: usize, to: &mut Vec<Block<'p, T>>) -> Result<(), Exhausted> {
-        /// Truncates a vector to its old length when dropped, even by a panic.
-        struct Undo<'v, B>(&'v mut Vec<B>, usize);
-        impl<B> Drop for Undo<'_, B> {
-            fn drop(&mut self) {
-                self.0.truncate(self.1);
-            }
-        }
-        if count > self.handle.core().most_blocks() {
-            return Err(Exhausted { wanted: count });
-        }
-        to.reserve(count);
-        let len = to.len();
-        let mut undo = Undo(to, len);
-        for _ in 0..count {
-            let block = self.alloc_block().ok_or(Exhausted { wanted: count })?;
-            undo.0.push(block);
-        }
-        undo.1 += count;
-        Ok(())
-    }
-
     /// Frees an object, which any thread may have allocated. An object of another pool goes back to that pool.
     #[inline(always)]
     pub fn free(&self, object: Obj<'p, T>) {

@@ -1,12 +1,11 @@
-//! The memory of pools: its pages, their addresses for devices, and mappings without a pool.
+//! The memory of pools: its pages, and their addresses for devices.
 
 use std::fmt;
 use std::ops::Range;
-use std::ptr::NonNull;
 
 use super::error::BuildError;
 use stillpoint_sys::linux::page_map;
-use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
+use stillpoint_sys::linux::region::{Made, Refusal, Want, HUGE};
 
 /// The kinds of pages that memory may consist of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,97 +67,9 @@ impl fmt::Display for Backing {
     }
 }
 
-/// An address for devices without an IOMMU: a physical address. See [`Memory::iova`].
+/// An address for devices without an IOMMU: a physical address. See [`RawPool::iova`](super::raw::RawPool::iova).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Iova(pub u64);
-
-/// A separate mapping: zeroed memory, on one NUMA node if requested. From Linux 5.14 on, all its pages are allocated
-/// when it is made.
-///
-/// Pools map their own memory. Use this type for rings and descriptors.
-///
-/// ```
-/// use stillpoint::pool::memory::{Backing, Memory, Pages};
-///
-/// let memory = Memory::new(1 << 20, Pages::Best, None)?;
-/// println!("{} bytes of {}", memory.bytes(), memory.backing());
-/// assert_eq!(memory.node(), None); // on any node
-/// let first = memory.start().as_ptr();
-/// // Only reserved huge pages have device addresses, and only if the kernel shows frame numbers.
-/// assert!(memory.iova(first).is_none() || memory.backing() == Backing::Reserved);
-/// # Ok::<(), stillpoint::pool::BuildError>(())
-/// ```
-#[derive(Debug)]
-pub struct Memory {
-    space: Reservation,
-    bytes: usize,
-    backing: Backing,
-    node: Option<u32>,
-}
-
-impl Memory {
-    /// Maps `bytes` bytes.
-    ///
-    /// # Errors
-    /// [`Memory`](BuildError::Memory), [`ReservedPages`](BuildError::ReservedPages) and [`Node`](BuildError::Node), and
-    /// [`SizeZero`](BuildError::SizeZero) for 0 bytes.
-    pub fn new(bytes: usize, pages: Pages, node: Option<u32>) -> Result<Self, BuildError> {
-        if bytes == 0 {
-            return Err(BuildError::SizeZero);
-        }
-        let space = Reservation::new(bytes, HUGE)
-            .map_err(|cause| BuildError::Memory { bytes, cause: Some(cause) })?;
-        // SAFETY: the space was reserved for this many bytes, and holds nothing yet.
-        let made =
-            unsafe { space.fill(0, bytes, pages.want(node)) }.map_err(|refusal| refused(refusal, bytes))?;
-        Ok(Self { space, bytes, backing: made.into(), node })
-    }
-
-    /// The first byte; a multiple of 2 MiB.
-    pub fn start(&self) -> NonNull<u8> {
-        self.space.start()
-    }
-
-    /// The length in bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The kind of pages that the kernel provided.
-    pub fn backing(&self) -> Backing {
-        self.backing
-    }
-
-    /// The NUMA node that was requested.
-    pub fn node(&self) -> Option<u32> {
-        self.node
-    }
-
-    /// The device address of a byte of this memory. `None` for addresses outside, for pages that the kernel may move,
-    /// and when the kernel hides frame numbers from this process (it shows them with `CAP_SYS_ADMIN`). Takes two or
-    /// more system calls.
-    pub fn iova(&self, byte: *const u8) -> Option<Iova> {
-        let offset = byte.addr().wrapping_sub(self.start().as_ptr().addr());
-        (offset < self.bytes).then(|| iova(self.backing, byte.addr())).flatten()
-    }
-
-    /// Whether a range of offsets is contiguous in physical memory. `None` when that is unknown, or may change.
-    ///
-    /// ```
-    /// use stillpoint::pool::memory::{Backing, Memory, Pages};
-    ///
-    /// let memory = Memory::new(4096, Pages::Small, None)?;
-    /// assert_eq!(memory.physically_contiguous(0..4096), None); // the kernel may move small pages
-    /// # Ok::<(), stillpoint::pool::BuildError>(())
-    /// ```
-    pub fn physically_contiguous(&self, range: Range<usize>) -> Option<bool> {
-        if range.start > range.end || range.end > self.bytes {
-            return None;
-        }
-        let start = self.start().as_ptr().addr();
-        contiguous(self.backing, start + range.start..start + range.end)
-    }
-}
 
 /// The device address of a byte in memory of this kind.
 pub(super) fn iova(backing: Backing, address: usize) -> Option<Iova> {
@@ -278,27 +189,6 @@ mod tests {
             assert_eq!(by(shifted, || contiguous(backing, start..start + 64)), None);
             assert_eq!(by(shifted, || iova(backing, start)), None);
         }
-    }
-
-    #[test]
-    fn memory_has_the_addresses_of_its_pages() {
-        let mut memory = Memory::new(3 * HUGE, Pages::Small, None).unwrap();
-        memory.backing = Backing::Reserved;
-        let at = |offset: usize| memory.start().as_ptr().wrapping_add(offset);
-        for offset in [0, 1, HUGE - 1, HUGE, 3 * HUGE - 1] {
-            let found = by(backwards, || memory.iova(at(offset)));
-            assert_eq!(found.map(|found| found.0), backwards(at(offset).addr()));
-        }
-        assert_eq!(
-            by(shifted, || (memory.iova(at(3 * HUGE)), memory.iova(at(0).wrapping_sub(1)))),
-            (None, None)
-        );
-        let of = |map, range| by(map, || memory.physically_contiguous(range));
-        assert_eq!((of(shifted, 0..3 * HUGE), of(backwards, 1..HUGE + 1)), (Some(true), Some(false)));
-        assert_eq!((of(shifted, 0..3 * HUGE + 1), of(backwards, 1..HUGE)), (None, Some(true)));
-        #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
-        let refused = of(shifted, 2..1);
-        assert_eq!(refused, None);
     }
 
     /// Pools in small pages that count as reserved ones, since the machine may have none.

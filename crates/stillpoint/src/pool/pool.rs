@@ -76,7 +76,20 @@ impl<T: Send + 'static> Pool<T> {
         self.any.handle().map(|handle| unsafe { Local::new(handle) })
     }
 
-    /// The address of an object for a device; see [`Memory::iova`](super::memory::Memory::iova).
+    /// The address of an object for a device; see [`RawPool::iova`](super::raw::RawPool::iova).
+    ///
+    /// ```
+    /// use stillpoint::pool::memory::{Backing, Iova};
+    ///
+    /// let pool = stillpoint::pool::Pool::new(100, || [0u8; 2048])?;
+    /// let packet = pool.local()?.alloc().expect("an object is free");
+    /// match pool.iova(&packet) {
+    ///     Some(Iova(address)) => println!("a device finds the packet at {address:#x}"),
+    ///     None => println!("its pages may move, or the kernel does not say where they are"),
+    /// }
+    /// assert!(pool.iova(&packet).is_none() || pool.info().memory[0].backing == Backing::Reserved);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn iova(&self, object: &Obj<'_, T>) -> Option<Iova> {
         self.any.iova(object.address())
     }

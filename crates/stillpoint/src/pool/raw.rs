@@ -61,13 +61,25 @@ impl RawPool {
         self.any.core().place_of(object.cast_mut()).is_some()
     }
 
-    /// The address of an object for a device; see [`Memory::iova`](super::memory::Memory::iova).
+    /// The address of an object for a device. `None` for addresses outside the pool, for pages that the kernel may move,
+    /// and when the kernel hides frame numbers from this process (it shows them with `CAP_SYS_ADMIN`). Takes two or
+    /// more system calls.
     pub fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
         self.any.iova(object)
     }
 
-    /// Whether a block lies in one piece of physical memory; see
-    /// [`Memory::physically_contiguous`](super::memory::Memory::physically_contiguous).
+    /// Whether a block lies in one piece of physical memory. `None` when that is unknown, or may change.
+    ///
+    /// ```
+    /// use stillpoint::pool::memory::Pages;
+    /// use stillpoint::pool::raw::RawPool;
+    ///
+    /// let pool = RawPool::builder(512, 2048, 64).pages(Pages::Small).build()?;
+    /// let block = pool.local()?.alloc_block().expect("whole buckets are left");
+    /// // The kernel may move small pages.
+    /// assert_eq!((pool.physically_contiguous(&block), pool.iova(block.start())), (None, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn physically_contiguous(&self, block: &RawBlock) -> Option<bool> {
         let start = block.start.as_ptr().addr();
         self.any.physically_contiguous(start..start + block.len * block.stride)
@@ -215,8 +227,10 @@ impl RawLocal<'_> {
         RawBlock { start, len: geometry.objects() as usize, stride: geometry.stride() }
     }
 
-    /// Fills a slice with blocks, as [`alloc_many`](RawLocal::alloc_many) does with objects. Complexity: that of
-    /// [`Local::alloc_blocks`](super::Local::alloc_blocks).
+    /// Fills a slice with blocks, as [`alloc_many`](RawLocal::alloc_many) does with objects.
+    ///
+    /// Complexity: that of a call of [`alloc_block`](RawLocal::alloc_block) for each; when there are too few blocks, also
+    /// that of freeing those that were found.
     ///
     /// # Errors
     /// When the caller cannot get that many: none was allocated.

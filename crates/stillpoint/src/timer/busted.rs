@@ -31,8 +31,6 @@ stillpoint_sys::variants! {
     GoneUnseen = "gone-unseen": "A source does not look after its message whether the service is gone.",
     RingsLetGo = "rings-let-go": "An owner that closes drops the rings before its wheel is empty.",
     ResetUnheld = "reset-unheld": "The wheel forgets a timer that is due while it is being reset.",
-    BringRelaxed = "bring-relaxed": "A value comes back to a wheel that was moved away by a relaxed operation.",
-    BeatUnseen = "beat-unseen": "A beat does not look whether its service, which was moved away, was closed meanwhile.",
     HintRelaxed = "hint-relaxed": "A hint is pushed by a relaxed operation.",
     HintByStore = "hint-by-store": "The owner takes a hint by a relaxed store to its mark.",
     HintMarkLate = "hint-mark-late": "The owner clears the mark of a hint after it has read the timer's state.",

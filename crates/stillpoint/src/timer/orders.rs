@@ -43,7 +43,6 @@ stillpoint_sys::orders! {
     /// Gives back slots that the owner has emptied.
     give_back: Release, ["the acquire in `Source::has_room`"], "S5", [RoomRelaxed];
     /// Pushes a value on the stack of a wheel that was moved away in the value's callback. Publishes the value.
-    bring: Release, ["the acquire in `Returns::pop`"], "W9", [BringRelaxed];
     /// Pushes a record on the stack of hints. Publishes its link.
     hint: Release, ["the acquire in `Home::take_hints`"], "S8", [HintRelaxed];
 }

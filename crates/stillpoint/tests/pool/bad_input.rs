@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use stillpoint::pool::memory::{Memory, Pages};
+use stillpoint::pool::memory::Pages;
 use stillpoint::pool::raw::{FreeError, RawPool};
 use stillpoint::pool::{BuildError, Pool, PoolBuilder};
 
@@ -17,21 +17,27 @@ fn refused(builder: PoolBuilder<RawPool>, part: &str) -> BuildError {
 fn impossible_shapes_are_refused() {
     let of = |size, align| RawPool::builder(10, size, align);
     let new = || of(64, 8);
-    refused(of(0, 8), "size zero");
-    refused(of(usize::MAX, 8), "largest bucket");
-    refused(of((1 << 30) + 1, 8), "largest bucket");
-    refused(of(64, 0), "alignment 0 is not a power of two");
-    refused(of(64, 48), "alignment 48 is not a power of two");
-    refused(of(8, 1 << 40), "of 1099511627776 bytes is larger than the largest bucket");
-    refused(new().bucket_bytes(1000), "power of two of bytes");
-    refused(new().bucket_bytes(0), "power of two of bytes");
-    refused(new().bucket_bytes(1 << 40), "power of two of bytes");
-    refused(of(2048, 8).bucket_bytes(2048), "use 4096 bytes or more");
-    refused(of(1, 1).stride(1), "stride of 1 is too small for these objects: set 8 bytes or more");
-    refused(of(64, 8).stride(8), "stride of 8 is too small for these objects: set 64 bytes or more");
-    refused(of(64, 64).stride(100), "objects are not aligned to 64: set a multiple, such as 128");
-    refused(of(64, 8).stride((1 << 30) + 8), "stride of 1073741832 bytes is larger than the largest bucket");
-    refused(of(64, 8).stride(usize::MAX - 7), "set a smaller one, 64 or more");
+    refused(of(0, 8), "objects of 0 bytes, aligned to 8, cannot be pooled: use at least 1 byte");
+    refused(of(usize::MAX, 8), "fewer than 1 GiB");
+    refused(of((1 << 30) + 1, 8), "objects of 1073741825 bytes");
+    refused(of(64, 0), "aligned to 0, cannot be pooled");
+    refused(of(64, 48), "an alignment that is a power of two");
+    refused(of(8, 1 << 40), "aligned to 1099511627776, cannot be pooled");
+    refused(new().bucket_bytes(1000), "impossible: use a power of two, from 64 to 1 GiB");
+    refused(new().bucket_bytes(0), "impossible: use a power of two, from 64 to 1 GiB");
+    refused(new().bucket_bytes(1 << 40), "impossible: use a power of two, from 64 to 1 GiB");
+    refused(of(2048, 8).bucket_bytes(2048), "from 4096 to 1 GiB");
+    refused(
+        of(1, 1).stride(1),
+        "stride of 1 bytes is impossible for these objects: set a multiple of 1, from 8 to 1 GiB",
+    );
+    refused(of(64, 8).stride(8), "set a multiple of 8, from 64 to 1 GiB");
+    refused(
+        of(64, 64).stride(100),
+        "stride of 100 bytes is impossible for these objects: set a multiple of 64",
+    );
+    refused(of(64, 8).stride((1 << 30) + 8), "stride of 1073741832 bytes is impossible");
+    refused(of(64, 8).stride(usize::MAX - 7), "set a multiple of 8, from 64 to 1 GiB");
     refused(RawPool::builder(0, 64, 8), "pool of 0 objects");
     refused(RawPool::builder(usize::MAX, 64, 8), "cannot be made");
     refused(new().max_objects(9).growth_step(1), "max_objects no less");
@@ -41,7 +47,7 @@ fn impossible_shapes_are_refused() {
     refused(new().max_locals(65_537), "65537 threads");
     #[cfg(not(miri))]
     assert_eq!(new().max_locals(65_536).build().unwrap().info().max_locals, 65_536);
-    assert!(matches!(Pool::builder(10, || ()).build(), Err(BuildError::SizeZero)));
+    assert!(matches!(Pool::builder(10, || ()).build(), Err(BuildError::Object { size: 0, align: 1 })));
 }
 
 #[test]
@@ -51,8 +57,6 @@ fn no_memory_is_an_error() {
     let error = refused(RawPool::builder(1 << 31, 1 << 29, 8), "no memory");
     assert!(matches!(error, BuildError::Memory { .. }), "{error:?}");
     refused(RawPool::builder(10, 8, 8).max_objects(1 << 45).growth_step(1), "cannot be made");
-    assert!(Memory::new(usize::MAX, Pages::Small, None).is_err());
-    assert!(Memory::new(0, Pages::Small, None).is_err());
 }
 
 #[test]
@@ -64,7 +68,6 @@ fn a_node_that_does_not_exist_is_refused() {
             matches!(error, BuildError::Node { .. } | BuildError::Memory { cause: Some(_), .. }),
             "{error:?}"
         );
-        assert!(Memory::new(1, Pages::Small, Some(node)).is_err());
     }
 }
 
@@ -72,8 +75,8 @@ fn a_node_that_does_not_exist_is_refused() {
 #[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn more_reserved_pages_than_there_are_is_an_error_and_best_takes_others() {
     // No machine has a terabyte of free reserved pages.
-    let error = Memory::new(1 << 40, Pages::Reserved, None).unwrap_err();
-    assert!(matches!(error, BuildError::ReservedPages(_)) && error.to_string().contains("vm.nr_hugepages"));
+    let error = refused(RawPool::builder(1 << 11, 1 << 29, 8).pages(Pages::Reserved), "vm.nr_hugepages");
+    assert!(matches!(error, BuildError::ReservedPages(_)), "{error:?}");
     assert!(std::error::Error::source(&error).is_some());
     assert!(RawPool::builder(10, 64, 8).pages(Pages::Best).build().is_ok());
 }
@@ -248,14 +251,6 @@ fn an_object_of_another_pool_is_freed_there() {
     assert!(pools.iter().all(|pool| pool.stats().in_use == 0 && pool.stats().misuses == 0));
     // SAFETY: no object of this pool is at the address, so the call returns `None`.
     assert!(unsafe { pools[0].from_raw(&raw mut *locals[1].alloc().unwrap()) }.is_none());
-}
-
-#[test]
-fn a_range_that_is_not_in_the_memory_is_not_looked_at() {
-    let memory = Memory::new(4096, Pages::Small, None).unwrap();
-    for (start, end) in [(usize::MAX, 5), (5, usize::MAX), (4097, 4096)] {
-        assert_eq!(memory.physically_contiguous(std::ops::Range { start, end }), None);
-    }
 }
 
 #[test]

@@ -1,55 +1,19 @@
 //! The pages of memory, and its addresses.
 
 use crate::skip::skipped;
-use stillpoint::pool::memory::{Backing, Memory, Pages};
+use stillpoint::pool::memory::{Backing, Pages};
 use stillpoint::pool::raw::RawPool;
 use stillpoint::pool::Pool;
 
 #[test]
 fn small_pages_have_no_address_for_devices() {
-    let memory = Memory::new(1 << 16, Pages::Small, None).unwrap();
-    assert_eq!((memory.backing(), memory.bytes(), memory.node()), (Backing::Small, 1 << 16, None));
-    assert_eq!(memory.iova(memory.start().as_ptr()), None);
-    assert_eq!(memory.physically_contiguous(0..4096), None);
+    let raw = RawPool::builder(10, 4096, 64).pages(Pages::Small).build().unwrap();
+    assert_eq!((raw.info().memory[0].backing, raw.info().memory[0].node), (Backing::Small, None));
+    let block = raw.local().unwrap().alloc_block().unwrap();
+    assert_eq!((raw.iova(block.start()), raw.physically_contiguous(&block)), (None, None));
     let pool = Pool::builder(10, || 0u64).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     assert_eq!(pool.iova(&local.alloc().unwrap()), None);
-}
-
-#[test]
-fn memory_is_zeroed_and_ends_where_it_says() {
-    let memory = Memory::new(5000, Pages::Best, None).unwrap();
-    // SAFETY: these are the bytes of the mapping, which only this test uses.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), memory.bytes()) };
-    assert!(bytes.iter().all(|&byte| byte == 0));
-    bytes.fill(1);
-    assert_eq!(memory.iova(memory.start().as_ptr().wrapping_add(5000)), None);
-    assert_eq!(memory.physically_contiguous(0..5001), None);
-}
-
-/// Runs only where there are reserved huge pages. Elsewhere the request is refused, which `bad_input` tests.
-#[test]
-fn reserved_pages_stay_where_they_are() {
-    let Ok(memory) = Memory::new(3 << 20, Pages::Reserved, None) else {
-        return skipped("there are no two reserved huge pages (vm.nr_hugepages)");
-    };
-    assert_eq!(memory.backing(), Backing::Reserved);
-    assert_eq!(memory.physically_contiguous(4096..(2 << 20)), Some(true), "within one page");
-    let (first, within) = (memory.start().as_ptr(), memory.start().as_ptr().wrapping_add(12345));
-    // The kernel may hide frame numbers.
-    if let (Some(first), Some(within)) = (memory.iova(first), memory.iova(within)) {
-        assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "not the address of a huge page: {first:?}");
-        assert_eq!(within.0, first.0 + 12345);
-        // The last huge page extends beyond the memory.
-        assert!(memory.iova(memory.start().as_ptr().wrapping_add((3 << 20) - 1)).is_some());
-        assert_eq!(memory.iova(memory.start().as_ptr().wrapping_add(3 << 20)), None);
-        let last = memory.iova(memory.start().as_ptr().wrapping_add(2 << 20)).unwrap();
-        let one_piece = Some(last.0 == first.0 + (2 << 20));
-        assert_eq!(memory.physically_contiguous(0..3 << 20), one_piece);
-        assert_eq!(memory.physically_contiguous((2 << 20) - 1..(2 << 20) + 1), one_piece);
-    } else {
-        skipped("the kernel hides frame numbers: not the root of the machine");
-    }
 }
 
 /// A device gets one address for a block. From there, the objects follow each other by the stride.
@@ -78,6 +42,7 @@ fn the_objects_of_a_block_in_one_piece_follow_each_other_for_devices() {
                 (pool.iova(object(index)).unwrap(), first.0 + (index * block.stride()) as u64);
             address.0 == wanted
         };
+        assert!(first.0 > 0 && first.0 % 64 == 0, "not the address of an object: {first:?}");
         // If the block is in two physical pieces, the last object is in the second piece.
         assert_eq!(pool.physically_contiguous(&block), Some(follows(block.len() - 1)));
         if pool.physically_contiguous(&block) == Some(true) {

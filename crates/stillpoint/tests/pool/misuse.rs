@@ -145,15 +145,9 @@ fn a_reset_that_panics_leaves_nothing_in_the_vector() {
     assert_eq!(some.len(), pool.stats().capacity);
 }
 
-/// Objects that are freed because of a panic are not validated, since a second panic would abort the process.
 #[test]
-fn a_reset_that_panics_is_no_reason_for_a_validation() {
-    let validated = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&validated);
-    let objects = Objects::new(|| 0u64).reset(|_| panic!("on purpose")).validate(move |_| {
-        counter.fetch_add(1, Ordering::Relaxed);
-        panic!("on purpose");
-    });
+fn a_reset_that_panics_gives_back_objects_of_a_hardened_pool() {
+    let objects = Objects::new(|| 0u64).reset(|_| panic!("on purpose"));
     let pool = Pool::builder(100, objects).bucket_bytes(64).hardened(true).pages(Pages::Small);
     let pool = pool.build().unwrap();
     let local = pool.local().unwrap();
@@ -162,7 +156,6 @@ fn a_reset_that_panics_is_no_reason_for_a_validation() {
     assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(100, &mut some))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc_block()))).is_err());
     assert_eq!((some.len(), pool.stats().in_use, pool.stats().misuses), (0, 0, 0));
-    assert_eq!(validated.load(Ordering::Relaxed), 0);
     assert_eq!(pool.audit().unwrap().fill, [13, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
@@ -289,46 +282,6 @@ fn a_constructor_that_allocates_from_its_pool_gets_nothing() {
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert_eq!((objects.len(), ASKED.with(|asked| *asked.borrow())), (4, 2));
-}
-
-#[test]
-fn a_validation_that_panics_leaves_the_object_out() {
-    let objects = Objects::new(|| 0u64).validate(|value| {
-        assert_eq!(*value, 0, "on purpose");
-        true
-    });
-    let pool = Pool::builder(4, objects).hardened(true).build().unwrap();
-    let local = pool.local().unwrap();
-    let mut object = local.alloc().unwrap();
-    *object = 1;
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(object))).is_err());
-    assert_eq!(pool.stats().in_use, 1);
-    pool.audit().unwrap();
-}
-
-/// If many objects are freed at once, only the object whose validation panics is lost.
-#[test]
-fn a_validation_that_panics_leaves_no_other_object_out() {
-    let objects = Objects::new(|| 0u64).validate(|value| {
-        assert_eq!(*value, 0, "on purpose");
-        true
-    });
-    let pool = Pool::builder(256, objects).bucket_bytes(64).hardened(true).build().unwrap();
-    let local = pool.local().unwrap();
-    let mut many = Vec::new();
-    local.alloc_many(100, &mut many).unwrap();
-    *many[10] = 1;
-    assert!(catch_unwind(AssertUnwindSafe(|| local.free_many(many))).is_err());
-    assert_eq!(pool.stats().in_use, 1);
-    let mut block = local.alloc_block().unwrap();
-    *block.get_mut(3).unwrap() = 1;
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(block))).is_err());
-    assert_eq!(pool.stats().in_use, 2);
-    let mut block = local.alloc_block().unwrap();
-    *block.get_mut(3).unwrap() = 1;
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(block.into_iter()))).is_err());
-    assert_eq!(pool.stats().in_use, 3);
-    pool.audit().unwrap();
 }
 
 #[test]

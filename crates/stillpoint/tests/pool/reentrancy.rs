@@ -1,58 +1,12 @@
 //! User code that changes, during a call, what the call works on.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, OnceLock};
 
 use crate::kept::for_ever;
 use stillpoint::pool::memory::Pages;
 use stillpoint::pool::{Local, Obj, Objects, Pool};
-
-/// A validation drops the local of the thread that frees. From then on, another thread has its shard.
-#[test]
-fn a_validation_may_drop_the_local_that_the_object_came_from() {
-    thread_local! {
-        static LOCAL: RefCell<Option<Local<'static, AtomicBool>>> = const { RefCell::new(None) };
-        static DROPS: Cell<bool> = const { Cell::new(false) };
-    }
-    let objects = Objects::new(|| AtomicBool::new(false)).validate(|_| {
-        if DROPS.replace(false) {
-            LOCAL.with(|local| drop(local.borrow_mut().take()));
-            std::thread::yield_now();
-        }
-        true
-    });
-    let pool = Pool::builder(200, objects).bucket_bytes(64).max_locals(8).hardened(true);
-    let pool: &'static Pool<AtomicBool> = for_ever(pool.pages(Pages::Small).build().unwrap());
-    let twice = AtomicUsize::new(0);
-    let flip = |object: &AtomicBool, to: bool| {
-        if object.swap(to, Ordering::SeqCst) == to {
-            twice.fetch_add(1, Ordering::Relaxed);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..if cfg!(miri) { 3 } else { 500 } {
-                    let local = pool.local().unwrap();
-                    let got: Vec<_> = (0..40).filter_map(|_| local.alloc()).collect();
-                    LOCAL.with(|place| *place.borrow_mut() = Some(local));
-                    got.iter().for_each(|object| flip(object, true));
-                    let half = got.len() / 2;
-                    for (index, object) in got.into_iter().enumerate() {
-                        flip(&object, false);
-                        DROPS.set(index == half);
-                        drop(object);
-                    }
-                    LOCAL.with(|place| drop(place.borrow_mut().take()));
-                }
-            });
-        }
-    });
-    assert_eq!(twice.load(Ordering::Relaxed), 0, "objects were allocated twice");
-    assert_eq!((pool.stats().misuses, pool.stats().in_use), (0, 0));
-    pool.audit().unwrap();
-}
 
 /// A constructor parks the local for which the pool grows, and waits until another thread has taken over the shard.
 #[test]

@@ -46,7 +46,6 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Pages" = pool::memory::Pages;                                           true, true, true, true;
         "pool::Backing" = pool::memory::Backing;                                       true, true, true, true;
         "pool::Iova" = pool::memory::Iova;                                             true, true, true, true;
-        "pool::Memory" = pool::memory::Memory;                                         true, true, true, true;
         "pool::Info" = pool::audit::Info;                                             true, true, true, true;
         "pool::MemoryInfo" = pool::audit::MemoryInfo;                                 true, true, true, true;
         "pool::CacheStats" = pool::audit::CacheStats;                                 true, true, true, true;

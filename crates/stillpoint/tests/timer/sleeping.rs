@@ -255,7 +255,7 @@ fn a_delay_counts_from_the_first_time_after_the_message() {
     assert_eq!(fired(&mut service, 1_000), []);
     assert_eq!((fired(&mut service, 1_049), fired(&mut service, 1_050)), (vec![], vec![(1_050, 7)]));
     assert_eq!(fired(&mut service, 1_070), [(1_070, 7)]);
-    mailbox.reset_after(&timer, 5).unwrap();
+    mailbox.reset(&timer, Schedule::after(5)).unwrap();
     assert_eq!((fired(&mut service, 1_071), fired(&mut service, 1_076)), (vec![], vec![(1_076, 7)]));
     // The timer is cancelled between the message and the next time.
     assert!(timer.cancel().is_cancelled());

@@ -2,10 +2,23 @@
 
 use std::ptr::NonNull;
 
-use super::row::{Row, Spot, NONE};
+use super::row::{Row, NONE};
 use super::{Core, Shard};
 use crate::pool::audit::{Audit, CacheStats, Info, PoolStats};
 use stillpoint_sys::sync::atomic::Ordering;
+
+/// Where an audit finds a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spot {
+    /// Whole, in the shared store.
+    Store,
+    /// Whole, in the list of its owner.
+    Whole,
+    /// In its owner's list of buckets with both free objects and others.
+    Partial,
+    /// In no list: it has no free object, or the pool has no memory for it yet.
+    Busy,
+}
 
 impl Core {
     pub(crate) fn info(&self) -> Info {
@@ -79,12 +92,12 @@ impl Core {
         if self.common {
             return self.audit_in_common(audit);
         }
-        let mut places = vec![Spot::Absent; self.rows.len()];
+        let mut places = vec![Spot::Busy; self.rows.len()];
         let mut see = |bucket: u32, spot: Spot| -> Result<(), String> {
             let place =
                 places.get_mut(bucket as usize).ok_or_else(|| format!("there is no bucket {bucket}"))?;
             match std::mem::replace(place, spot) {
-                Spot::Absent => Ok(()),
+                Spot::Busy => Ok(()),
                 before => Err(format!("bucket {bucket} is in two places: {before:?} and {spot:?}")),
             }
         };
@@ -128,7 +141,7 @@ impl Core {
                 Spot::Store => audit.buckets_in_store += 1,
                 Spot::Whole => audit.buckets_whole += 1,
                 Spot::Partial => audit.buckets_partial += 1,
-                Spot::Busy | Spot::Absent => audit.buckets_busy += 1,
+                Spot::Busy => audit.buckets_busy += 1,
             }
             if places[bucket as usize] != Spot::Store {
                 audit.held += free;
@@ -199,7 +212,7 @@ impl Core {
             _ if free + live != objects => {
                 return Err(format!("bucket {bucket} counts {free} free objects and has {live} that are not"))
             }
-            0 => Spot::Absent,
+            0 => Spot::Busy,
             _ if free == objects && spot == Spot::Store => Spot::Store,
             _ if free == objects => Spot::Whole,
             _ => Spot::Partial,

@@ -56,14 +56,9 @@ impl Geometry {
         bucket_bytes: Option<usize>,
         capacity: usize,
     ) -> Result<Self, BuildError> {
-        if size == 0 {
-            return Err(BuildError::SizeZero);
-        }
-        if !align.is_power_of_two() {
-            return Err(BuildError::Alignment { align });
-        }
-        if size > LARGEST_BUCKET || align > LARGEST_BUCKET {
-            return Err(BuildError::SizeHuge { size: size.max(align) });
+        let impossible = BuildError::Object { size, align };
+        if size == 0 || !align.is_power_of_two() || size > LARGEST_BUCKET || align > LARGEST_BUCKET {
+            return Err(impossible);
         }
         let least = size.next_multiple_of(align).max(LEAST.next_multiple_of(align));
         let stride = match set {
@@ -74,7 +69,7 @@ impl Geometry {
             None => stride(size, align),
         };
         if stride > LARGEST_BUCKET {
-            return Err(BuildError::SizeHuge { size: size.max(align) });
+            return Err(impossible);
         }
         let most = (stride * ROW as usize).min(LARGEST_BUCKET);
         let bucket = match bucket_bytes {
@@ -82,11 +77,8 @@ impl Geometry {
                 let needed = stride.saturating_mul(capacity).clamp(SPARE, LARGEST_BUCKET);
                 (1 << most.ilog2()).min(needed.next_power_of_two())
             }
-            Some(bytes) if !bytes.is_power_of_two() || bytes > LARGEST_BUCKET => {
-                return Err(BuildError::BucketSize { bytes })
-            }
-            Some(bytes) if bytes < stride => {
-                return Err(BuildError::BucketSmall { bytes, least: stride.next_power_of_two() })
+            Some(bytes) if !bytes.is_power_of_two() || !(stride..=LARGEST_BUCKET).contains(&bytes) => {
+                return Err(BuildError::Bucket { bytes, least: stride.next_power_of_two() })
             }
             Some(bytes) => bytes,
         };
@@ -294,23 +286,23 @@ mod tests {
             assert_eq!((geometry.stride(), geometry.bucket_bytes()), (LARGEST_BUCKET, LARGEST_BUCKET));
             assert_eq!((geometry.objects(), geometry.place(8)), (1, None));
         }
-        assert!(matches!(Geometry::new(LARGEST_BUCKET, 8, None, MANY), Err(BuildError::SizeHuge { .. })));
+        assert!(matches!(Geometry::new(LARGEST_BUCKET, 8, None, MANY), Err(BuildError::Object { .. })));
         assert!(matches!(
             Geometry::new(LARGEST_BUCKET + 1, 4096, None, MANY),
-            Err(BuildError::SizeHuge { .. })
+            Err(BuildError::Object { .. })
         ));
     }
 
     #[test]
     fn impossible_shapes_are_told_apart() {
         let of = |size, align, bucket| Geometry::new(size, align, bucket, MANY).unwrap_err();
-        assert!(matches!(of(0, 8, None), BuildError::SizeZero));
-        assert!(matches!(of(usize::MAX, 8, None), BuildError::SizeHuge { .. }));
-        assert!(matches!(of(8, 0, None), BuildError::Alignment { .. }));
-        assert!(matches!(of(8, 24, None), BuildError::Alignment { .. }));
-        assert!(matches!(of(8, 1 << 40, None), BuildError::SizeHuge { .. }));
-        assert!(matches!(of(8, 8, Some(100)), BuildError::BucketSize { .. }));
-        assert!(matches!(of(2048, 8, Some(2048)), BuildError::BucketSmall { bytes: 2048, least: 4096 }));
-        assert!(matches!(of(8, 8, Some(1 << 31)), BuildError::BucketSize { .. }));
+        assert!(matches!(of(0, 8, None), BuildError::Object { size: 0, align: 8 }));
+        assert!(matches!(of(usize::MAX, 8, None), BuildError::Object { .. }));
+        assert!(matches!(of(8, 0, None), BuildError::Object { .. }));
+        assert!(matches!(of(8, 24, None), BuildError::Object { .. }));
+        assert!(matches!(of(8, 1 << 40, None), BuildError::Object { .. }));
+        assert!(matches!(of(8, 8, Some(100)), BuildError::Bucket { least: 8, .. }));
+        assert!(matches!(of(2048, 8, Some(2048)), BuildError::Bucket { bytes: 2048, least: 4096 }));
+        assert!(matches!(of(8, 8, Some(1 << 31)), BuildError::Bucket { least: 8, .. }));
     }
 }

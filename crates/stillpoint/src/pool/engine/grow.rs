@@ -6,7 +6,6 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use super::geometry::{Geometry, Place};
-use super::row::Spot;
 use super::store::Chain;
 use super::{Core, Plan};
 use crate::pool::audit::MemoryInfo;
@@ -290,7 +289,6 @@ impl Core {
             } else {
                 row.free.set(self.geometry.objects());
             }
-            row.spot.set(Spot::Store as u32);
             let below = if bucket + 1 < first + buckets { (bucket + 1) * rows } else { super::row::NONE };
             // Relaxed: published with the chain.
             row.below.store(below, Ordering::Relaxed);

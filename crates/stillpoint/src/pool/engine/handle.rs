@@ -276,22 +276,13 @@ impl<'p> Handle<'p> {
     /// As [`free_many`](Handle::free_many).
     #[inline(never)]
     unsafe fn free_slowly(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
-        let mut accepted = 0;
         for (index, &object) in objects.iter().enumerate() {
-            let after = self.core.unless_it_panics(objects[index + 1..].iter().copied());
-            let answer = self.core.accept(object, index);
-            std::mem::forget(after);
-            if let Err(error) = answer {
-                self.put(&objects[accepted..index]);
+            if let Err(error) = self.core.accept(object, index) {
+                self.put(&objects[..index]);
                 return Err(error);
             }
-            if self.core.is_hardened() {
-                // Put each object back at once: the validation of the next may panic.
-                self.put(&objects[index..=index]);
-                accepted = index + 1;
-            }
         }
-        self.put(&objects[accepted..]);
+        self.put(objects);
         Ok(())
     }
 
@@ -405,13 +396,6 @@ impl Core {
             return Err(FreeError::Foreign(index));
         }
         let place = self.place_of(object).ok_or(FreeError::NotAnObject(index))?;
-        if self.is_hardened() {
-            // Checked first, so that the user's validation sees only an object that the caller owns.
-            if !self.is_armed(place) {
-                return Err(FreeError::AlreadyFree(index));
-            }
-            self.inspect(object);
-        }
         if self.disarm(object, place) {
             Ok(place)
         } else {
@@ -436,12 +420,6 @@ impl Core {
             if let Some(index) = objects.iter().position(free) {
                 return Err(FreeError::AlreadyFree(index));
             }
-            for (index, &object) in objects.iter().enumerate() {
-                let others = [&objects[..index], &objects[index + 1..]]
-                    .map(|some| self.unless_it_panics(some.iter().copied()));
-                self.inspect(object);
-                std::mem::forget(others);
-            }
             let mut doubled = None;
             let mut ours = Vec::with_capacity(objects.len());
             for (index, &object) in objects.iter().enumerate() {
@@ -459,7 +437,7 @@ impl Core {
         Ok(bucket)
     }
 
-    /// A guard that frees the caller's objects, without validation, if the caller panics before it forgets the guard.
+    /// A guard that frees the caller's objects if the caller panics before it forgets the guard.
     pub(crate) fn unless_it_panics<I: Iterator<Item = *mut u8>>(&self, objects: I) -> Rest<'_, I> {
         Rest { core: self, objects }
     }
@@ -482,7 +460,6 @@ impl Core {
     fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
         let core = shard.core();
         match core.accept(object, 0) {
-            // Checked again: the validation may have parked the handle.
             Ok(_) if shard.is_of(stillpoint_sys::os::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a
                 // call.

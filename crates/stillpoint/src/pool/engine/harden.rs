@@ -70,11 +70,4 @@ impl Core {
         let is_set = |armed: &Armed| armed.0[row as usize].load(Ordering::Relaxed) & 1 << bit != 0;
         self.armed.as_ref().is_none_or(is_set)
     }
-
-    /// Calls the user's validation of an object that is being freed.
-    pub(crate) fn inspect(&self, object: *mut u8) {
-        if self.life.validate.as_ref().is_some_and(|validate| !validate(object)) {
-            self.misused(1);
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Operations of a shard's holder on its buckets.
 
-use super::row::{Row, Spot, NONE};
+use super::row::{Row, NONE};
 use super::shard::Shard;
 use super::store::Chain;
 use super::Core;
@@ -38,11 +38,11 @@ impl<'c> Hold<'c> {
         let broken = self.end_of(&self.shard.partial);
         // Recently freed objects are in partial buckets: avoid these if old objects come first.
         let broken = broken.filter(|_| !self.core.cold_first || self.shard.whole.len() == 0);
-        let (list, bucket) = match (broken, self.end_of(&self.shard.whole)) {
-            (Some(bucket), _) => (&self.shard.partial, bucket),
-            (None, Some(bucket)) => (&self.shard.whole, bucket),
-            (None, None) => return 0,
+        let (is_whole, list) = match broken {
+            Some(_) => (false, &self.shard.partial),
+            None => (true, &self.shard.whole),
         };
+        let Some(bucket) = self.end_of(list) else { return 0 };
         if most == 0 {
             return 0;
         }
@@ -50,7 +50,7 @@ impl<'c> Hold<'c> {
         let free = rows[bucket as usize].free.get();
         if free as usize <= most {
             list.remove(rows, bucket);
-        } else if Spot::of(rows[bucket as usize].spot.get()) == Spot::Whole {
+        } else if is_whole {
             list.remove(rows, bucket);
             self.shard.partial.push(rows, bucket);
         }
@@ -254,7 +254,6 @@ impl<'c> Hold<'c> {
             let Some(bucket) = self.shard.whole.last() else { break };
             self.shard.whole.remove(rows, bucket);
             let row = &rows[bucket as usize];
-            row.spot.set(Spot::Store as u32);
             // Relaxed, both: published with the chain.
             row.owner.store(NONE, Ordering::Relaxed);
             chain = Some(match chain {

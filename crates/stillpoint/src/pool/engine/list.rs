@@ -1,7 +1,7 @@
 //! A list of buckets, linked through their rows. Only for the holder of the shard.
 
 use super::own::OwnU32;
-use super::row::{Row, Spot, NONE};
+use super::row::{Row, NONE};
 use stillpoint_sys::work;
 
 /// The newest bucket is the first.
@@ -10,13 +10,11 @@ pub(crate) struct List {
     first: OwnU32,
     last: OwnU32,
     len: OwnU32,
-    /// The [`Spot`] of the buckets in this list.
-    spot: Spot,
 }
 
 impl List {
-    pub(crate) fn new(spot: Spot) -> Self {
-        Self { first: OwnU32::new(NONE), last: OwnU32::new(NONE), len: OwnU32::new(0), spot }
+    pub(crate) fn new() -> Self {
+        Self { first: OwnU32::new(NONE), last: OwnU32::new(NONE), len: OwnU32::new(0) }
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -34,7 +32,6 @@ impl List {
     pub(crate) fn push(&self, rows: &[Row], bucket: u32) {
         work::step();
         let (row, after) = (&rows[bucket as usize], self.first.get());
-        row.spot.set(self.spot as u32);
         row.before.set(NONE);
         row.after.set(after);
         match some(after) {
@@ -58,7 +55,6 @@ impl List {
             None => self.last.set(before),
         }
         self.len.set(self.len.get() - 1);
-        row.spot.set(Spot::Busy as u32);
     }
 }
 
@@ -73,12 +69,11 @@ mod tests {
     #[test]
     fn buckets_are_taken_out_anywhere() {
         let rows: Vec<Row> = (0..5).map(|_| Row::absent()).collect();
-        let list = List::new(Spot::Partial);
+        let list = List::new();
         (0..5).for_each(|bucket| list.push(&rows, bucket));
         for (taken, first, last) in [(2, 4, 0), (4, 3, 0), (0, 3, 1), (3, 1, 1)] {
             list.remove(&rows, taken);
             assert_eq!((list.first(), list.last()), (Some(first), Some(last)));
-            assert_eq!(Spot::of(rows[taken as usize].spot.get()), Spot::Busy);
         }
         list.remove(&rows, 1);
         assert_eq!((list.first(), list.last(), list.len()), (None, None, 0));

@@ -76,8 +76,6 @@ pub(crate) struct Life {
     pub(crate) destroy: Option<unsafe fn(*mut u8)>,
     /// Called for an object that is allocated.
     pub(crate) reset: Option<Box<dyn Fn(*mut u8) + Send + Sync>>,
-    /// Whether an object that is freed is valid.
-    pub(crate) validate: Option<Box<dyn Fn(*mut u8) -> bool + Send + Sync>>,
 }
 
 /// A pool without its types.
@@ -171,11 +169,6 @@ impl Core {
     /// Number of objects that the pool may grow to.
     pub(crate) fn maximum(&self) -> usize {
         self.extent.maximum() as usize * self.geometry.objects() as usize
-    }
-
-    /// Number of buckets that the pool may grow to.
-    pub(crate) fn most_blocks(&self) -> usize {
-        self.extent.maximum() as usize
     }
 
     #[inline(always)]

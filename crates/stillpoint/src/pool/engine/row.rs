@@ -6,34 +6,6 @@ use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64};
 /// No row, no shard.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The place of a bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Spot {
-    /// The pool has no memory for the bucket yet.
-    Absent,
-    /// Whole, in the shared store.
-    Store,
-    /// Whole, in the list of its owner.
-    Whole,
-    /// In its owner's list of buckets with both free objects and others.
-    Partial,
-    /// In no list: it has no free object.
-    Busy,
-}
-
-impl Spot {
-    pub(crate) fn of(value: u32) -> Self {
-        match value {
-            1 => Self::Store,
-            2 => Self::Whole,
-            3 => Self::Partial,
-            4 => Self::Busy,
-            _ => Self::Absent,
-        }
-    }
-}
-
 /// A row. Fields of the whole bucket are in its first row.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -44,8 +16,6 @@ pub(crate) struct Row {
     pub(crate) owner: AtomicU32,
     /// Of the bucket: the number of its free objects. For the owner.
     pub(crate) free: OwnU32,
-    /// Of the bucket: its [`Spot`]. For the owner, or for the thread that gives it to the store or takes it from there.
-    pub(crate) spot: OwnU32,
     /// The neighbours of the bucket in a list of the owner.
     pub(crate) before: OwnU32,
     pub(crate) after: OwnU32,
@@ -76,7 +46,6 @@ impl Row {
             live: OwnU64::new(0),
             owner: AtomicU32::new(NONE),
             free: OwnU32::new(0),
-            spot: OwnU32::new(Spot::Absent as u32),
             before: OwnU32::new(NONE),
             after: OwnU32::new(NONE),
             turn: OwnU32::new(0),

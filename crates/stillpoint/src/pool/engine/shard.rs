@@ -5,7 +5,7 @@ use crossbeam_utils::CachePadded;
 use super::cache::Cache;
 use super::list::List;
 use super::own::{OwnIsize, OwnU32, OwnUsize};
-use super::row::{Row, Spot, NONE};
+use super::row::{Row, NONE};
 use super::Core;
 use crate::pool::busted::{is, Variant};
 use crate::pool::orders;
@@ -74,8 +74,8 @@ impl Shard {
             out: OwnIsize::new(0),
             deposited: OwnIsize::new(0),
             wants_blocks: OwnU32::new(0),
-            partial: List::new(Spot::Partial),
-            whole: List::new(Spot::Whole),
+            partial: List::new(),
+            whole: List::new(),
             calls: CachePadded::new(Calls::default()),
             core,
             thread: AtomicUsize::new(0),

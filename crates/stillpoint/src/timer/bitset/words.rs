@@ -38,8 +38,3 @@ pub(super) fn find(words: &[u64], invert: u64, range: Range<usize>) -> Option<us
 pub(super) fn find_around(words: &[u64], invert: u64, bits: usize, from: usize) -> Option<usize> {
     find(words, invert, from..bits).or_else(|| find(words, invert, 0..from))
 }
-
-/// The number of bits of `range` that are set.
-pub(super) fn count(words: &[u64], range: &Range<usize>) -> usize {
-    span(range).map(|index| (words[index] & mask(index, range)).count_ones() as usize).sum()
-}

@@ -37,8 +37,6 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::GoneUnseen, "ends::a_service_is_closed_while_a_timer_is_added", ENDS),
     (Variant::RingsLetGo, "ends::a_service_is_closed_while_a_timer_is_reset", ENDS),
     (Variant::ResetUnheld, "ends::a_service_is_closed_while_a_timer_that_was_due_is_reset", ENDS),
-    (Variant::BringRelaxed, "ends::a_value_comes_back_to_a_wheel_on_another_thread", UNORDERED),
-    (Variant::BeatUnseen, "ends::a_service_is_closed_on_another_thread_during_a_beat", ENDS),
     (Variant::HintRelaxed, "messages::two_threads_give_hints", PILED_UP),
     (Variant::HintByStore, "messages::a_hint_is_not_lost", PILED_UP),
     (Variant::HintMarkLate, "messages::a_hint_is_not_lost", PILED_UP),

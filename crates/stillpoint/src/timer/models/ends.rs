@@ -380,27 +380,6 @@ fn beat_and_give_away(mut service: Service, give: impl FnOnce(Service)) {
     assert_eq!(progress.expired(), 1);
 }
 
-/// A callback gives its service away to another thread, which cancels the timer: the value comes back, or is dropped.
-#[test]
-fn a_value_comes_back_to_a_wheel_on_another_thread() {
-    explore(3, || {
-        let mut service = Service::new(0);
-        let key =
-            service.add(Schedule::at(1).every(NonZeroU64::MIN), Object::new(1)).expect("there is memory");
-        let mut other = None;
-        beat_and_give_away(service, |mut old| {
-            other = Some(thread::spawn(move || {
-                turn();
-                let early = old.cancel(key).map(|object| object.deadline());
-                (early, old)
-            }));
-        });
-        let (early, mut old) = other.expect("one beat").join().unwrap();
-        assert!(early.is_none_or(|deadline| deadline == 1) && old.cancel(key).is_none());
-        assert_eq!(old.stats().timers, 0, "{PILED_UP}");
-    });
-}
-
 /// A callback gives its service away to another thread, which runs it and closes it: the timer has one end.
 #[test]
 fn a_service_is_closed_on_another_thread_during_a_beat() {
@@ -417,7 +396,7 @@ fn a_service_is_closed_on_another_thread_during_a_beat() {
             }));
         });
         let handed_out = other.expect("one beat").join().unwrap();
-        assert!(handed_out <= 1 && !timer.is_armed());
+        assert!(handed_out == 0 && !timer.is_armed());
         assert_eq!(cancel(&timer), 0, "{ENDS}");
     });
 }

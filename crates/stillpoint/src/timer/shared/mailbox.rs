@@ -152,7 +152,8 @@ impl<T> Mailbox<T> {
 
     /// Gives an armed timer another deadline in one operation; any thread may have armed it. The timer stays armed
     /// throughout, and keeps its value. A periodic timer goes on from the new deadline; a coarse timer stays coarse.
-    /// Until the owner has seen the message, the timer does not fire.
+    /// Until the owner has seen the message, the timer does not fire. Only the deadline of `schedule` counts, or its delay,
+    /// which begins as for [`add`](Self::add).
     ///
     /// # Errors
     /// [`ArmError::AtRest`] if the timer is not armed, or was cancelled meanwhile. `Busy` if its callback is
@@ -161,7 +162,7 @@ impl<T> Mailbox<T> {
     ///
     /// ```
     /// use stillpoint::timer::shared::{ArmError, TimerService};
-    /// use stillpoint::timer::Limit;
+    /// use stillpoint::timer::{Limit, Schedule};
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -170,36 +171,18 @@ impl<T> Mailbox<T> {
     /// let mut mailbox = service.remote().mailbox(4);
     /// mailbox.reset(&timer, 25)?; // after traffic on the connection
     /// assert_eq!(service.run(24, Limit::NONE, |_, _| {}).expired(), 0);
-    /// assert_eq!(service.run(25, Limit::NONE, |_, _| {}).expired(), 1);
+    /// mailbox.reset(&timer, Schedule::after(10))?; // from the owner's next time on
+    /// assert_eq!(service.run(25, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(service.run(35, Limit::NONE, |_, _| {}).expired(), 1);
     /// assert_eq!(mailbox.reset(&timer, 40), Err(ArmError::AtRest(())));
     /// # Ok::<(), stillpoint::timer::shared::ArmError<()>>(())
     /// ```
-    pub fn reset(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
-        self.reset_to(timer, Schedule::at(deadline))
-    }
-
-    /// Resets a timer to fire after `delay`. The delay begins as for [`add`](Self::add).
-    ///
-    /// # Errors
-    /// As [`reset`](Self::reset).
-    ///
-    /// ```
-    /// use stillpoint::timer::shared::TimerService;
-    /// use stillpoint::timer::Limit;
-    ///
-    /// let mut service = TimerService::new(0);
-    /// let timer = service.remote().timer();
-    /// service.arm(&timer, 10, "alive").expect("it is at rest");
-    /// service.remote().mailbox(4).reset_after(&timer, 25)?;
-    /// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 0);
-    /// assert_eq!(service.run(35, Limit::NONE, |_, _| {}).expired(), 1);
-    /// # Ok::<(), stillpoint::timer::shared::ArmError<()>>(())
-    /// ```
-    pub fn reset_after(&mut self, timer: &SharedTimer<T>, delay: u64) -> Result<(), ArmError<()>> {
-        self.reset_to(timer, Schedule::after(delay))
-    }
-
-    fn reset_to(&mut self, timer: &SharedTimer<T>, schedule: Schedule) -> Result<(), ArmError<()>> {
+    pub fn reset(
+        &mut self,
+        timer: &SharedTimer<T>,
+        schedule: impl Into<Schedule>,
+    ) -> Result<(), ArmError<()>> {
+        let schedule = schedule.into();
         let result = self.send(timer, schedule, (), |record, ()| {
             record.reset(schedule).map_err(|occupied| (occupied, ()))
         });

@@ -163,10 +163,6 @@ impl<T> TimerService<T> {
         if let (true, Some(key)) = (record.is_over(), entry) {
             record.key.store(0, Ordering::Relaxed);
             self.wheel.cancel(key);
-        } else if entry.is_some_and(|key| self.wheel.deadline(key).is_none()) {
-            // A beat has ended after the callback had moved this service away, and the entry had gone meanwhile, through an
-            // invented key or by the last beat. If the timer was taken in again since, or reset, this does nothing.
-            drop(record.take_back(record.taken.load(Ordering::Relaxed)));
         }
         if busted::is(Variant::HintMarkLate) {
             record.hinted.store(false, Ordering::Release);
@@ -391,30 +387,19 @@ struct Beat<'a, T> {
 impl<T> Drop for Beat<'_, T> {
     fn drop(&mut self) {
         let record = &self.timer.0;
-        // The callback may have replaced its service with another one. Its own then gets the entry back, as a wheel gets a
-        // lent value, unless it is gone.
+        // If the callback has replaced its service with another one, the timer is over, as its entry is. The entry may also be
+        // gone: after a beat at `u64::MAX`, which is the last, or through an invented key. Then no wheel would fire the timer
+        // again.
         let is_here = Arc::ptr_eq(&self.service.home, record.home());
-        // The entry may be gone: after a beat at `u64::MAX`, which is the last, or through an invented key. Then no wheel would
-        // fire the timer again.
-        let is_over = match is_here {
-            true => self.service.wheel.deadline(self.key).is_none(),
-            false => record.home().is_gone(),
-        };
+        let goes_on = is_here && self.service.wheel.deadline(self.key).is_some();
         let rest = match self.value.take() {
-            Some(value) if !is_over => record.finish_beat(self.generation, value),
+            Some(value) if goes_on => record.finish_beat(self.generation, value),
             value => {
                 record.finish(self.generation);
                 value
             }
         };
-        if !is_here {
-            // The owner looks whether the entry is still there, and still needed. A service that is closed meanwhile finds the
-            // timer by the hint, or this thread sees that it is closed.
-            record.home().hint(record);
-            if record.home().is_gone() && !busted::is(Variant::BeatUnseen) {
-                drop(record.abandon());
-            }
-        } else if rest.is_some() {
+        if is_here && rest.is_some() {
             self.service.wheel.cancel(self.key);
         }
         drop(rest);

@@ -143,6 +143,13 @@ impl<T> TimerService<T> {
     }
 
     /// The counts of the wheel, including shared timers that it has taken in.
+    ///
+    /// ```
+    /// use stillpoint::timer::shared::TimerService;
+    ///
+    /// let service = TimerService::<()>::with_capacity(0, 1_000);
+    /// assert_eq!((service.stats().timers, service.stats().capacity), (0, 1_000));
+    /// ```
     pub fn stats(&self) -> WheelStats {
         self.wheel.stats()
     }
@@ -190,20 +197,6 @@ impl<T> TimerService<T> {
         if self.asleep {
             self.home.rouse_owner(deadline);
         }
-    }
-
-    /// Frees memory that no timer needs; see [`Wheel::shrink`].
-    ///
-    /// ```
-    /// use stillpoint::timer::shared::TimerService;
-    ///
-    /// let mut service = TimerService::<()>::with_capacity(0, 100_000);
-    /// service.shrink();
-    /// assert_eq!(service.stats().capacity, 0);
-    /// ```
-    pub fn shrink(&mut self) {
-        self.wheel.shrink();
-        self.sinks.shrink_to_fit();
     }
 
     /// Adds a timer of this thread; see [`Wheel::add`]. A delay begins at the time of the last [`manage`](Self::manage).

@@ -9,7 +9,6 @@ pub struct Drain<'a, T> {
 
 impl<'a, T> Drain<'a, T> {
     pub(super) fn new(wheel: &'a mut Wheel<T>) -> Self {
-        wheel.core.store.welcome();
         Self { wheel, index: 0 }
     }
 }

@@ -78,7 +78,7 @@ pub struct Popped<T> {
     pub missed: u64,
     /// The value. `None` for a periodic timer, whose value stays in the wheel: see
     /// [`Wheel::get_mut`](super::Wheel::get_mut). Also `None` for a timer whose own callback has the value and calls
-    /// `pop`.
+    /// `pop`, or has had it and moved the wheel away.
     pub value: Option<T>,
 }
 

@@ -10,7 +10,6 @@ mod lists;
 mod moves;
 mod nodes;
 mod poll;
-mod returns;
 mod schedule;
 mod slab;
 #[cfg(all(test, not(stillpoint_loom)))]
@@ -139,6 +138,13 @@ impl<T> Wheel<T> {
     /// # Panics
     /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
     /// take more than half of the address space.
+    ///
+    /// ```
+    /// let mut wheel = stillpoint::timer::Wheel::with_capacity(0, 1_000);
+    /// (0..1_000).try_for_each(|number| wheel.add(10, number).map(drop))?;
+    /// assert_eq!(wheel.stats().capacity, 1_000); // it has not grown
+    /// # Ok::<(), stillpoint::timer::Full<u64>>(())
+    /// ```
     #[track_caller]
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::make(now, capacity, usize::MAX)
@@ -298,7 +304,7 @@ impl<T> Wheel<T> {
     /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let index = self.core.store.find_whole(key)?;
+        let index = self.core.store.find(key)?;
         self.core.store.timer_mut(index).value.as_mut()
     }
 
@@ -370,28 +376,6 @@ impl<T> Wheel<T> {
     /// ```
     pub fn set_time(&mut self, now: u64) {
         self.core.set_time(now);
-    }
-
-    /// Frees memory that no timer needs: all places after the last one in use. An empty wheel keeps 17 KiB.
-    ///
-    /// A wheel made by [`with_max_len`](Self::with_max_len) allocates again when it needs memory, up to its limit.
-    /// Stale keys stay stale: a place that is allocated again has later generations than those that were freed. Each
-    /// place then has at least 2³⁰ uses left. A place that has fewer left is kept.
-    ///
-    /// Complexity: proportional to the capacity of the wheel.
-    ///
-    /// ```
-    /// use stillpoint::timer::Wheel;
-    ///
-    /// let mut wheel = Wheel::with_capacity(0, 100_000);
-    /// let key = wheel.add(10, "ten")?;
-    /// wheel.shrink();
-    /// assert_eq!(wheel.stats().capacity, 1);
-    /// assert_eq!(wheel.cancel(key), Some("ten"));
-    /// # Ok::<(), stillpoint::timer::Full<&str>>(())
-    /// ```
-    pub fn shrink(&mut self) {
-        self.core.store.shrink();
     }
 
     /// Takes all timers out of the wheel, and returns an iterator over their values, in no order. Dropping the iterator

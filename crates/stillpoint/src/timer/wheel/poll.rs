@@ -1,10 +1,12 @@
 //! Polls, and expiries.
 
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 use super::expired::{Expired, Limit, Popped, Progress};
 use super::lent::Lent;
 use super::level::{LATE, READY};
 use super::moves::MOVES;
-use super::returns::{Arc, Returns};
 use super::schedule::PERIODIC;
 use super::slab::Timer;
 use super::{Key, Wheel};
@@ -31,10 +33,8 @@ impl<T> Wheel<T> {
     /// after the callback.
     ///
     /// The callback may also put another wheel in the place of this one (`mem::swap`). The poll then goes on with that
-    /// wheel, whose time it does not advance. A value that is lent comes back to its own wheel: from the end of the
-    /// callback on, that wheel has it in its polls, and gives it out by [`get_mut`](Self::get_mut), `cancel` and
-    /// [`drain`](Self::drain). [`get`](Self::get) has it only after one of these calls. If the timer or its wheel is gone
-    /// by then, the value is dropped: at the latest with the wheel.
+    /// wheel, whose time it does not advance. If the callback is that of a periodic timer, the timer ends with it: its value
+    /// is dropped, and its wheel forgets it when its next beat is due.
     ///
     /// Timers that were due when they were added fire first; then exact timers fire before
     /// [coarse](super::Schedule::coarse) timers. Exact timers fire by deadline if their slots do not overlap. Those
@@ -131,7 +131,6 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<&str>>(())
     /// ```
     pub fn pop(&mut self) -> Option<Popped<T>> {
-        self.core.store.welcome();
         let fired = self.fire().or_else(|| {
             self.core.move_some(MOVES);
             self.fire()
@@ -157,10 +156,13 @@ impl<T> Wheel<T> {
         Some(self.beat(index, key))
     }
 
-    /// Arms a periodic timer again.
+    /// Arms a periodic timer again, unless its value is lost.
     #[cold]
     fn beat(&mut self, index: u32, key: Key) -> Fired {
         let &Timer { deadline, flags, .. } = self.core.store.timer(index);
+        if self.core.store.is_lost(index) {
+            return Fired { key, deadline, missed: 0, is_over: true };
+        }
         let period = self.core.store.period(index);
         let behind = self.core.now.saturating_sub(deadline);
         let missed = if behind < period { 0 } else { behind / period };
@@ -199,14 +201,13 @@ fn serve<H, T>(
     mut callback: impl FnMut(&mut H, Expired<'_, T>) -> bool,
 ) -> Progress {
     let wheel = wheel_of(host);
-    wheel.core.store.welcome();
     wheel.core.go_on(now, limit.moves);
-    let (mut expired, mut left, mut returns) = (0, limit.expiries, None);
+    let (mut expired, mut left, mut lost) = (0, limit.expiries, None);
     while left > 0 {
         let Some(fired) = wheel_of(host).fire() else { break };
         // Cancelled timers count, too, so that many of them do not make a poll long.
         left -= 1;
-        expired += usize::from(call(host, wheel_of, fired, &mut returns, &mut callback));
+        expired += usize::from(call(host, wheel_of, fired, &mut lost, &mut callback));
     }
     let wheel = wheel_of(host);
     wheel.core.look_ahead();
@@ -222,21 +223,22 @@ fn call<H, T>(
     host: &mut H,
     wheel_of: impl Fn(&mut H) -> &mut Wheel<T> + Copy,
     fired: Fired,
-    returns: &mut Option<Arc<Returns>>,
+    lost: &mut Option<Arc<AtomicUsize>>,
     callback: &mut impl FnMut(&mut H, Expired<'_, T>) -> bool,
 ) -> bool {
     let Fired { key, deadline, missed, is_over } = fired;
     let store = &mut wheel_of(host).core.store;
-    if let Some(value) = is_over.then(|| store.release(key)).flatten() {
+    if is_over {
+        let Some(value) = store.release(key) else { return false };
         return callback(host, Expired { key, deadline, missed, value: Lent::Given(value) });
     }
     // Usually that of the beat before: another reference to it would be two atomic read-modify-writes.
-    let returns = match returns.take().filter(|before| Arc::ptr_eq(before, &store.returns)) {
-        Some(before) => returns.insert(before),
-        None => returns.insert(Arc::clone(&store.returns)),
+    let lost = match lost.take().filter(|before| Arc::ptr_eq(before, &store.lost)) {
+        Some(before) => lost.insert(before),
+        None => lost.insert(Arc::clone(&store.lost)),
     };
     if let Some(value) = store.lend(key) {
-        let mut lending = Lending { host, wheel_of, key, returns, value: Some(value) };
+        let mut lending = Lending { host, wheel_of, key, lost, value: Some(value) };
         let Lending { host, value: Some(value), .. } = &mut lending else { return false };
         callback(host, Expired { key, deadline, missed, value: Lent::Lent(value) })
     } else {
@@ -244,14 +246,14 @@ fn call<H, T>(
     }
 }
 
-/// Gives the value of a periodic timer back after its callback, even after a panic. The callback may have put another wheel
-/// in the place of the timer's own.
+/// Gives the value of a periodic timer back after its callback, even after a panic. If the callback has put another wheel
+/// in the place of the timer's own, the value is dropped, and the timer is over.
 struct Lending<'a, H, T, W: Fn(&mut H) -> &mut Wheel<T>> {
     host: &'a mut H,
     wheel_of: W,
     key: Key,
-    /// The stack of the timer's wheel.
-    returns: &'a Arc<Returns>,
+    /// That of the timer's wheel.
+    lost: &'a Arc<AtomicUsize>,
     value: Option<T>,
 }
 
@@ -259,10 +261,11 @@ impl<H, T, W: Fn(&mut H) -> &mut Wheel<T>> Drop for Lending<'_, H, T, W> {
     fn drop(&mut self) {
         let Some(value) = self.value.take() else { return };
         let store = &mut (self.wheel_of)(self.host).core.store;
-        if Arc::ptr_eq(&store.returns, self.returns) {
+        if Arc::ptr_eq(&store.lost, self.lost) {
             drop(store.give_back(self.key, value));
         } else {
-            self.returns.bring(self.key, value);
+            // Relaxed: only a count; see `Slab::is_lost`.
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

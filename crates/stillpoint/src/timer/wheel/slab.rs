@@ -2,27 +2,23 @@
 //!
 //! **Every index is that of a timer.** Only this file puts indices into the free list and gives them to the lists of
 //! timers. `find` and `remove` compare the index of a key with the number of timers. Other callers pass indices that
-//! they got from here since the wheel was last passed to a callback. `shrink` frees only places that are not in use,
-//! and makes the free list anew.
+//! they got from here.
 
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::engine::Store;
 use super::key::Key;
 use super::level::SENTINELS;
 use super::lists::{Link, Lists};
-use super::returns::{Arc, Returns};
 use super::schedule::{Schedule, LENT};
 
 /// The end of the free list: the index of a list head.
 const NONE: u32 = 0;
 /// The number of timers that 32-bit indices can name besides the list heads.
 const INDICES: usize = (u32::MAX - SENTINELS) as usize;
-/// The highest generation of a place that may be freed. Places that are allocated later in its stead have 2³⁰
-/// generations left.
-const MOST_USED: u32 = 0xC000_0000;
 /// The number of places that are added at once when there are few.
 const BATCH: usize = 64;
 
@@ -46,17 +42,17 @@ pub(super) struct Slab<T> {
     /// The periods of periodic timers: one element for each of `timers`.
     periods: Vec<u64>,
     free: u32,
-    /// The generation of new places. At first, it is in the lower half, so that each place has 2³¹ uses. After a
-    /// `shrink`, it is at least that of every freed place, so that no key is used twice.
+    /// The generation of new places. It is in the lower half, so that each place has 2³¹ uses.
     first_generation: u32,
     len: usize,
     /// The number of places whose generations are used up. They are replaced by others.
     worn: usize,
     limit: usize,
-    /// The number of values that are lent to callbacks, including those that have come back to `returns` only.
+    /// The number of values that were lent to callbacks and did not come back, including those that are lost.
     lent: usize,
-    /// Values that have come back to this wheel where it was not in its place any more.
-    pub(super) returns: Arc<Returns>,
+    /// The number of lent values that are lost: their callbacks have put other wheels in the place of this one, which may
+    /// be anywhere when they end. Shared with the polls of this wheel, which tell wheels apart by its address.
+    pub(super) lost: Arc<AtomicUsize>,
 }
 
 /// Wheels made so far in this process.
@@ -83,7 +79,7 @@ impl<T> Slab<T> {
             worn: 0,
             limit,
             lent: 0,
-            returns: Arc::new(Returns::new()),
+            lost: Arc::new(AtomicUsize::new(0)),
         };
         slab.extend(capacity);
         slab
@@ -213,20 +209,10 @@ impl<T> Slab<T> {
         timer.value.take()
     }
 
-    /// As `find`. If the timer's value has come back to this wheel, it is in its place then.
-    #[inline]
-    pub(super) fn find_whole(&mut self, key: Key) -> Option<u32> {
-        let index = self.find(key)?;
-        if self.timer(index).value.is_none() {
-            self.welcome();
-        }
-        Some(index)
-    }
-
     /// Unlinks a timer and frees its place, unless the key is stale or `may` refuses the value. Returns the value.
     #[inline]
     pub(super) fn remove_if(&mut self, key: Key, may: impl FnOnce(&T) -> bool) -> Option<T> {
-        let index = self.find_whole(key)?;
+        let index = self.find(key)?;
         if self.timer(index).value.as_ref().is_some_and(|value| !may(value)) {
             return None;
         }
@@ -262,6 +248,13 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Whether a timer has no value, and no callback that would give it back.
+    pub(super) fn is_lost(&self, index: u32) -> bool {
+        // Relaxed: a wheel that does not see that the last callback has ended looks again at the next beat. Only this wheel
+        // adds to `lent`, so the numbers are equal only if none of its callbacks has a value.
+        self.timer(index).value.is_none() && self.lost.load(Ordering::Relaxed) == self.lent
+    }
+
     /// Puts a lent value back into its timer. If the timer is gone, hands the value back to the caller.
     pub(super) fn give_back(&mut self, key: Key, value: T) -> Option<T> {
         self.lent -= 1;
@@ -274,24 +267,6 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts back the values that have come back while this wheel was elsewhere, and drops those whose timers are gone.
-    #[inline]
-    pub(super) fn welcome(&mut self) {
-        if self.lent > 0 {
-            self.put_back_returns();
-        }
-    }
-
-    /// Takes one value at a time: if a drop panics, the others stay on the stack.
-    #[cold]
-    fn put_back_returns(&mut self) {
-        // SAFETY: the stack was made by this wheel, whose polls have lent the values. `self` is borrowed exclusively, and
-        // whoever had it before has handed it over.
-        while let Some((key, value)) = unsafe { self.returns.take::<T>() } {
-            drop(self.give_back(key, value));
-        }
-    }
-
     /// The first timer in use, at `index` or after it.
     pub(super) fn in_use(&self, index: u32) -> Option<u32> {
         let from = index.saturating_sub(SENTINELS);
@@ -299,46 +274,10 @@ impl<T> Slab<T> {
         rest.iter().position(Timer::is_used).map(|further| SENTINELS + from + further as u32)
     }
 
-    /// Frees the places after the last one that is in use, worn out, or above [`MOST_USED`].
-    pub(super) fn shrink(&mut self) {
-        let is_kept =
-            |timer: &Timer<T>| timer.is_used() || timer.generation == 0 || timer.generation > MOST_USED;
-        let kept = self.timers.iter().rposition(is_kept).map_or(0, |last| last + 1);
-        for timer in self.timers.drain(kept..) {
-            self.first_generation = self.first_generation.max(timer.generation);
-        }
-        self.periods.truncate(kept);
-        self.timers.shrink_to_fit();
-        self.periods.shrink_to_fit();
-        self.lists.shrink(kept);
-        self.free = NONE;
-        for place in (0..kept).rev() {
-            let timer = &self.timers[place];
-            if !timer.is_used() && timer.generation != 0 {
-                let index = SENTINELS + place as u32;
-                self.lists.leave_in(index, self.free);
-                self.free = index;
-            }
-        }
-    }
-
-    /// The numbers of links (without the heads), timers and periods that there is memory for.
-    #[cfg(all(test, not(stillpoint_loom)))]
-    pub(super) fn memory(&self) -> [usize; 3] {
-        let links = self.lists.memory() - SENTINELS as usize;
-        [links, self.timers.capacity(), self.periods.capacity()]
-    }
-
     /// Gives the timer the last generation, as after 2³¹ uses.
     #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn wear_out(&mut self, key: Key) -> Key {
-        self.use_up(key, u32::MAX)
-    }
-
-    /// Gives the timer a later generation, as after many uses.
-    #[cfg(all(test, not(stillpoint_loom)))]
-    pub(super) fn use_up(&mut self, key: Key, generation: u32) -> Key {
-        self.timer_mut(key.index()).generation = generation;
+        self.timer_mut(key.index()).generation = u32::MAX;
         self.key(key.index())
     }
 }
