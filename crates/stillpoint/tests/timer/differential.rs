@@ -105,6 +105,7 @@ enum Step {
     SetTime {
         now: u64,
     },
+    Shrink,
     Look,
 }
 
@@ -197,6 +198,11 @@ impl Pair {
                 self.nested(now.saturating_add(delta), inner, Limit { expiries, moves });
             }
             Step::SetTime { now } => self.set_time(now),
+            Step::Shrink => {
+                self.wheel.shrink();
+                let stats = self.wheel.stats();
+                assert!(stats.capacity >= stats.timers && (stats.timers > 0 || stats.capacity == 0));
+            }
             Step::GoBack { delta } => {
                 let before = self.wheel.stats().time_went_back;
                 self.poll(now.saturating_sub(delta), Limit::NONE);
@@ -374,6 +380,7 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         1 => (0..100u64).prop_map(|delta| Step::GoBack { delta }),
         1 => beginning().prop_map(|now| Step::SetTime { now }),
+        1 => Just(Step::Shrink),
         1 => Just(Step::Look),
     ]
 }
@@ -452,7 +459,8 @@ fn millions_of_random_steps() {
                 23 if round % 4 == 3 && ticks % 16 == 0 => {
                     Step::SetTime { now: [random(), random() >> 20, u64::MAX - ticks][short as usize % 3] }
                 }
-                24 | 25 => Step::Pop { delta: if ticks % 8 == 0 { ticks } else { short } },
+                24 => Step::Shrink,
+                25 => Step::Pop { delta: if ticks % 8 == 0 { ticks } else { short } },
                 _ => Step::GoBack { delta: short },
             });
             if pair.promises.len() > 400 {

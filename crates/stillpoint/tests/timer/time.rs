@@ -1,4 +1,4 @@
-//! Setting the time.
+//! Setting the time, and freeing memory.
 
 use std::num::NonZeroU64;
 
@@ -92,7 +92,7 @@ fn what_is_due_by_a_time_that_is_set_in_a_callback_fires_in_the_next_poll() {
 }
 
 #[test]
-fn a_service_s_time_is_set() {
+fn a_service_s_time_is_set_and_its_memory_given_back() {
     let mut service = TimerService::with_capacity(0, 1_000);
     let timer = service.remote().timer();
     service.add(10, 1).unwrap();
@@ -100,11 +100,46 @@ fn a_service_s_time_is_set() {
     service.set_time(100);
     service.arm(&timer, 150, 2).unwrap();
     assert_eq!(service.run(149, NONE, |_, _| {}), Progress::Done(0));
+    service.shrink();
+    assert_eq!(service.stats().capacity, 1);
     assert_eq!(service.run(150, NONE, |_, _| {}), Progress::Done(1));
     // Mailboxes still work.
     let mut mailbox = service.remote().mailbox(1);
     for value in [3, 4] {
         mailbox.add(&timer, 150, value).unwrap();
         assert_eq!(service.run(150, NONE, |_, _| {}), Progress::Done(1));
+        service.shrink();
     }
+    assert_eq!(service.stats().capacity, 0);
+}
+
+#[test]
+fn a_wheel_is_shrunk_in_a_callback() {
+    let mut wheel = Wheel::new(0);
+    let one = NonZeroU64::MIN;
+    let keys: Vec<_> = (0..100).map(|number| wheel.add(10, number).unwrap()).collect();
+    let beat = wheel.add(Schedule::at(10).every(one), 100).unwrap();
+    let mut seen = 0;
+    let progress = wheel.poll(10, NONE, |wheel, _| {
+        wheel.shrink();
+        seen += 1;
+    });
+    assert_eq!((progress, seen, wheel.len()), (Progress::Done(101), 101, 1));
+    assert!(keys.iter().all(|key| wheel.cancel(*key).is_none()));
+    assert_eq!(wheel.cancel(beat), Some(100));
+    wheel.shrink();
+    assert_eq!(wheel.stats().capacity, 0);
+    assert!(keys.iter().all(|key| wheel.cancel(*key).is_none() && wheel.get(*key).is_none()));
+}
+
+#[test]
+fn a_bounded_wheel_that_is_shrunk_has_its_bound() {
+    let mut wheel = Wheel::with_max_len(0, 3);
+    wheel.shrink();
+    assert_eq!(wheel.stats().capacity, 0);
+    for number in 0..3 {
+        wheel.add(10, number).unwrap();
+    }
+    assert!(wheel.add(10, 3).is_err());
+    assert_eq!(fired(&mut wheel, 10), [0, 1, 2]);
 }

@@ -199,6 +199,20 @@ impl<T> TimerService<T> {
         }
     }
 
+    /// Frees memory that no timer needs; see [`Wheel::shrink`].
+    ///
+    /// ```
+    /// use stillpoint::timer::shared::TimerService;
+    ///
+    /// let mut service = TimerService::<()>::with_capacity(0, 100_000);
+    /// service.shrink();
+    /// assert_eq!(service.stats().capacity, 0);
+    /// ```
+    pub fn shrink(&mut self) {
+        self.wheel.shrink();
+        self.sinks.shrink_to_fit();
+    }
+
     /// Adds a timer of this thread; see [`Wheel::add`]. A delay begins at the time of the last [`manage`](Self::manage).
     ///
     /// # Errors

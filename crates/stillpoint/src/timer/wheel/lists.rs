@@ -122,6 +122,13 @@ impl Lists<Vec<Link<u32>>> {
         first
     }
 
+    /// Frees the memory of all links except those of the first `timers` timers. The other links must be in no list.
+    /// Values stored in links that are in no list must be stored again.
+    pub(super) fn shrink(&mut self, timers: usize) {
+        self.links.truncate(SENTINELS as usize + timers);
+        self.links.shrink_to_fit();
+    }
+
     /// The value stored in a link that is in no list.
     #[inline]
     pub(super) fn left_in(&self, index: u32) -> u32 {
@@ -131,6 +138,12 @@ impl Lists<Vec<Link<u32>>> {
     #[inline]
     pub(super) fn leave_in(&mut self, index: u32, what: u32) {
         self.links.set_next(index, what);
+    }
+
+    /// The number of links that there is memory for.
+    #[cfg(all(test, not(stillpoint_loom)))]
+    pub(super) fn memory(&self) -> usize {
+        self.links.capacity()
     }
 }
 

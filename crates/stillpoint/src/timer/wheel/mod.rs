@@ -378,6 +378,28 @@ impl<T> Wheel<T> {
         self.core.set_time(now);
     }
 
+    /// Frees memory that no timer needs: all places after the last one in use. An empty wheel keeps 17 KiB.
+    ///
+    /// A wheel made by [`with_max_len`](Self::with_max_len) allocates again when it needs memory, up to its limit.
+    /// Stale keys stay stale: a place that is allocated again has later generations than those that were freed. Each
+    /// place then has at least 2³⁰ uses left. A place that has fewer left is kept.
+    ///
+    /// Complexity: proportional to the capacity of the wheel.
+    ///
+    /// ```
+    /// use stillpoint::timer::Wheel;
+    ///
+    /// let mut wheel = Wheel::with_capacity(0, 100_000);
+    /// let key = wheel.add(10, "ten")?;
+    /// wheel.shrink();
+    /// assert_eq!(wheel.stats().capacity, 1);
+    /// assert_eq!(wheel.cancel(key), Some("ten"));
+    /// # Ok::<(), stillpoint::timer::Full<&str>>(())
+    /// ```
+    pub fn shrink(&mut self) {
+        self.core.store.shrink();
+    }
+
     /// Takes all timers out of the wheel, and returns an iterator over their values, in no order. Dropping the iterator
     /// drops the values that are left.
     pub fn drain(&mut self) -> Drain<'_, T> {

@@ -2,7 +2,8 @@
 //!
 //! **Every index is that of a timer.** Only this file puts indices into the free list and gives them to the lists of
 //! timers. `find` and `remove` compare the index of a key with the number of timers. Other callers pass indices that
-//! they got from here.
+//! they got from here since the wheel was last passed to a callback. `shrink` frees only places that are not in use,
+//! and makes the free list anew.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -19,6 +20,9 @@ use super::schedule::{Schedule, LENT};
 const NONE: u32 = 0;
 /// The number of timers that 32-bit indices can name besides the list heads.
 const INDICES: usize = (u32::MAX - SENTINELS) as usize;
+/// The highest generation of a place that may be freed. Places that are allocated later in its stead have 2³⁰
+/// generations left.
+const MOST_USED: u32 = 0xC000_0000;
 /// The number of places that are added at once when there are few.
 const BATCH: usize = 64;
 
@@ -42,7 +46,8 @@ pub(super) struct Slab<T> {
     /// The periods of periodic timers: one element for each of `timers`.
     periods: Vec<u64>,
     free: u32,
-    /// The generation of new places. It is in the lower half, so that each place has 2³¹ uses.
+    /// The generation of new places. At first, it is in the lower half, so that each place has 2³¹ uses. After a
+    /// `shrink`, it is at least that of every freed place, so that no key is used twice.
     first_generation: u32,
     len: usize,
     /// The number of places whose generations are used up. They are replaced by others.
@@ -274,10 +279,46 @@ impl<T> Slab<T> {
         rest.iter().position(Timer::is_used).map(|further| SENTINELS + from + further as u32)
     }
 
+    /// Frees the places after the last one that is in use, worn out, or above [`MOST_USED`].
+    pub(super) fn shrink(&mut self) {
+        let is_kept =
+            |timer: &Timer<T>| timer.is_used() || timer.generation == 0 || timer.generation > MOST_USED;
+        let kept = self.timers.iter().rposition(is_kept).map_or(0, |last| last + 1);
+        for timer in self.timers.drain(kept..) {
+            self.first_generation = self.first_generation.max(timer.generation);
+        }
+        self.periods.truncate(kept);
+        self.timers.shrink_to_fit();
+        self.periods.shrink_to_fit();
+        self.lists.shrink(kept);
+        self.free = NONE;
+        for place in (0..kept).rev() {
+            let timer = &self.timers[place];
+            if !timer.is_used() && timer.generation != 0 {
+                let index = SENTINELS + place as u32;
+                self.lists.leave_in(index, self.free);
+                self.free = index;
+            }
+        }
+    }
+
+    /// The numbers of links (without the heads), timers and periods that there is memory for.
+    #[cfg(all(test, not(stillpoint_loom)))]
+    pub(super) fn memory(&self) -> [usize; 3] {
+        let links = self.lists.memory() - SENTINELS as usize;
+        [links, self.timers.capacity(), self.periods.capacity()]
+    }
+
     /// Gives the timer the last generation, as after 2³¹ uses.
     #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn wear_out(&mut self, key: Key) -> Key {
-        self.timer_mut(key.index()).generation = u32::MAX;
+        self.use_up(key, u32::MAX)
+    }
+
+    /// Gives the timer a later generation, as after many uses.
+    #[cfg(all(test, not(stillpoint_loom)))]
+    pub(super) fn use_up(&mut self, key: Key, generation: u32) -> Key {
+        self.timer_mut(key.index()).generation = generation;
         self.key(key.index())
     }
 }

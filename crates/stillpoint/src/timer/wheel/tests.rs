@@ -109,6 +109,69 @@ fn a_slot_before_which_timers_are_moved_has_something_to_do_at_once() {
     }
 }
 
+#[test]
+fn a_wheel_that_is_shrunk_keeps_nothing() {
+    let mut wheel = Wheel::new(0);
+    let keys: Vec<Key> = (0..1_000).map(|number| wheel.add(10, number).unwrap()).collect();
+    assert!(wheel.core.store.memory().iter().all(|places| *places >= 1_000));
+    let _ = wheel.poll(10, Limit::NONE, |_, _| {});
+    wheel.shrink();
+    assert_eq!(wheel.core.store.memory(), [0, 0, 0]);
+    // The same places are used again, with other keys.
+    let again: Vec<Key> = (0..1_000).map(|number| wheel.add(20, number).unwrap()).collect();
+    for (old, new) in keys.iter().zip(&again) {
+        assert_eq!(old.index(), new.index());
+        assert_eq!((wheel.cancel(*old), wheel.deadline(*new)), (None, Some(20)));
+    }
+}
+
+#[test]
+fn what_is_in_use_is_kept_by_a_shrink_and_what_is_free_is_used_again() {
+    let mut wheel = Wheel::new(0);
+    let keys: Vec<Key> = (0..1_000).map(|number| wheel.add(10 + number, number).unwrap()).collect();
+    for key in keys.iter().filter(|key| ![keys[10], keys[300]].contains(key)) {
+        assert!(wheel.cancel(*key).is_some());
+    }
+    wheel.shrink();
+    assert_eq!((wheel.stats().capacity, wheel.core.store.memory()), (301, [301; 3]));
+    assert_eq!((wheel.get(keys[10]), wheel.get(keys[300])), (Some(&10), Some(&300)));
+    let again: Vec<Key> = (0..299).map(|number| wheel.add(9, number).unwrap()).collect();
+    assert_eq!(wheel.stats().capacity, 301, "the free places are used first");
+    assert!(again[0].index() == keys[0].index() && again.iter().all(|key| !keys.contains(key)));
+    assert_eq!(wheel.poll(310, Limit::NONE, |_, _| {}).expired(), 301);
+}
+
+#[test]
+fn a_place_with_many_generations_is_kept_by_a_shrink() {
+    for (generation, kept) in [(0xBFFF_FFFF, 0), (0xC000_0000, 64), (u32::MAX, 64)] {
+        let mut wheel = Wheel::new(0);
+        let keys: Vec<Key> = (0..64).map(|_| wheel.add(10, ()).unwrap()).collect();
+        let last = wheel.core.store.use_up(keys[63], generation);
+        keys[..63].iter().for_each(|key| assert!(wheel.cancel(*key).is_some()));
+        // A free place has the generation of its next key.
+        assert!(wheel.cancel(last).is_some());
+        wheel.shrink();
+        let worn = usize::from(generation == u32::MAX);
+        assert_eq!(wheel.stats().capacity, kept - worn, "{generation:x}");
+        for _ in 0..64 {
+            let key = wheel.add(20, ()).unwrap();
+            assert!(!keys.contains(&key) && key != last);
+        }
+    }
+}
+
+#[test]
+fn places_that_come_again_have_later_generations() {
+    let mut wheel = Wheel::new(0);
+    let key = wheel.add(10, ()).unwrap();
+    let used = wheel.core.store.use_up(key, 0xA000_0000);
+    assert!(wheel.cancel(used).is_some());
+    wheel.shrink();
+    for _ in 0..100 {
+        assert!(wheel.add(10, ()).is_ok_and(|key| key.generation() == 0xA000_0001));
+    }
+}
+
 /// Counts work as accesses to links and timers.
 mod work {
     use super::super::lists::touched;
