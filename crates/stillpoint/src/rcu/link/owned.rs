@@ -49,6 +49,12 @@ impl<T> Owned<T> {
 
 impl<T: Pointee + ?Sized> Owned<T> {
     /// An object made from `init`. A slice is made from a vector, whose elements are moved.
+    ///
+    /// ```
+    /// use stillpoint::rcu::link::Owned;
+    ///
+    /// assert_eq!(Owned::<[u32]>::init(vec![1, 2, 3]).len(), 3);
+    /// ```
     pub fn init(init: T::Init) -> Self {
         // SAFETY: `T::init` has made the object just now, and this value owns it.
         unsafe { Self::from_raw(T::init(init).as_ptr()) }
