@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
 
 use super::engine::Core;
+use super::signal;
 use super::transport::Transport;
-use stillpoint_sys::linux::signal;
 
 /// The service of the process, started once.
 #[derive(Debug)]

@@ -72,6 +72,8 @@ mod orders;
 mod plan;
 mod run;
 #[cfg(not(any(stillpoint_loom, miri)))]
+mod signal;
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub mod signals;
 mod transport;
 

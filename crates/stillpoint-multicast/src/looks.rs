@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::bell::answer;
 use super::engine::Missing;
 use super::run::Late;
-use stillpoint_sys::linux::signal::{self, Sight};
+use super::signal::{self, Sight};
 
 /// The time after which a fence first looks which threads block the signal. The time doubles after each look.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(100);

@@ -50,7 +50,7 @@ use super::engine::{Core, Missing, Options};
 use super::looks::{Looks, FIRST_LOOK, LONGEST_LOOK};
 use super::plan::Strategy;
 use super::run::{finish, Late, Report};
-use stillpoint_sys::linux::signal;
+use super::signal;
 
 /// The signal that is used unless another one is chosen.
 pub const DEFAULT_SIGNAL: i32 = libc::SIGURG;

@@ -7,7 +7,6 @@ type Given = fn(&'static ());
 
 fn rcu_boundarray_t(from: rcu::bound::BoundArray<'static, Given>) -> rcu::bound::BoundArray<'static, Wanted> { from }
 fn rcu_arrayguard_t(from: rcu::bound::ArrayGuard<'static, Given>) -> rcu::bound::ArrayGuard<'static, Wanted> { from }
-fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<Given>) -> rcu::bound::ArrayHandle<Wanted> { from }
 fn rcu_rcuarray_t(from: rcu::RcuArray<Given>) -> rcu::RcuArray<Wanted> { from }
 fn rcu_rcucell_t(from: rcu::RcuCell<Given>) -> rcu::RcuCell<Wanted> { from }
 fn pool_obj_t(from: pool::Obj<'static, Given>) -> pool::Obj<'static, Wanted> { from }

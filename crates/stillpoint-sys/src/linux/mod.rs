@@ -7,8 +7,6 @@ pub mod pages;
 pub mod region;
 #[cfg(feature = "sched")]
 pub mod sched;
-#[cfg(not(any(stillpoint_loom, miri)))]
-pub mod signal;
 /// The messages of unit tests that cannot show anything on this machine.
 #[cfg(all(test, feature = "sched", not(any(stillpoint_loom, miri))))]
 #[path = "../../../stillpoint/tests/support/skip.rs"]

@@ -19,7 +19,6 @@ use super::reclaimer::ReclaimerBuilder;
 use super::retire::{self, Queue};
 use super::retired::{RetireError, Retired};
 use crate::busted::{self, Variant};
-use crate::frames::is_foreign;
 use stillpoint_sys::panics::{self, Panic};
 
 /// Reclaims on a separate thread. Any thread may hand it objects, through a [`RetireHandle`].
@@ -103,18 +102,7 @@ impl BackgroundReclaimer {
     #[track_caller]
     pub fn run(&mut self) {
         let core = Arc::clone(self.list.core());
-        assert!(
-            !is_foreign(),
-            "a destructor, a callback or a stall hook cannot run a reclaimer of domain `{}`: it could wait for its own end",
-            core.name()
-        );
-        if core.protocol.blocked_by_caller(u64::MAX).is_some() {
-            panic!(
-                "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it reclaimed for \
-                 the domain; drop the guard, or go offline first",
-                core.name()
-            );
-        }
+        core.assert_may_run("a reclaimer");
         self.list.set_served(true);
         let panic = Serving(self).0.serve(&core);
         panics::resume(panic);

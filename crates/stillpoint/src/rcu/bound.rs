@@ -19,12 +19,9 @@
 //! |---|---|---|
 //! | [`BoundArray`] | [`RcuArray::bind`], [`RcuArray::bind_qsbr`] | what each load holds; with a QSBR reader, everything until its next quiescent state |
 //! | [`ArrayGuard`] | [`BoundArray::pin`] | everything that is retired while it lives |
-//! | [`ArrayHandle`] | [`RcuArray::handle`] | nothing by itself: it owns the array and the reader, so that a struct can keep both |
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
-use std::sync::Arc;
 
 use super::array::RcuArray;
 use super::engine::core::record::Record;
@@ -35,7 +32,7 @@ use super::reader::{Protected, Reader};
 use super::region::{sealed::Sealed, Region};
 use crate::fence::ReaderFence;
 
-/// An [`RcuArray`] as one reader sees it: made by [`RcuArray::bind`], [`RcuArray::bind_qsbr`] or [`ArrayHandle::bind`].
+/// An [`RcuArray`] as one reader sees it: made by [`RcuArray::bind`] or [`RcuArray::bind_qsbr`].
 ///
 /// It has exclusive use of the reader, and hands out one protected object, or one guard, at a time. So a load does not
 /// check the domain, look for a hazard slot, or count guards. Only the two stores and the
@@ -107,32 +104,6 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
             fence: ReaderFence::Light,
             reader: PhantomData,
         }
-    }
-
-    /// Combines the array and a reader of the calling thread in one value, which borrows nothing.
-    ///
-    /// # Panics
-    /// If the last handle of the domain is gone.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use stillpoint::rcu::RcuArray;
-    ///
-    /// let squares = Arc::new(RcuArray::new(10, |index| Some(Box::new(index * index))));
-    /// let mut squares = squares.handle();
-    /// assert_eq!(squares.bind().protect(3).as_deref(), Some(&9));
-    /// squares.set(3, None);
-    /// assert!(squares.bind().protect(3).is_none());
-    /// ```
-    #[track_caller]
-    pub fn handle(self: &Arc<Self>) -> ArrayHandle<T> {
-        let Some(core) = self.domain.core() else {
-            panic!(
-                "a handle of an array cannot be made after the last handle of domain `{}` was dropped",
-                self.domain
-            )
-        };
-        ArrayHandle::new(Arc::clone(self), Reader::new(core))
     }
 }
 
@@ -240,89 +211,5 @@ unsafe impl<T: Send + Sync + 'static> Sealed for BoundArray<'_, T, QsbrReader> {
     #[inline(always)]
     fn core(&self) -> &Core {
         self.core
-    }
-}
-
-/// An array and a reader of its domain in one value, for one thread: made by [`RcuArray::handle`], on the thread that uses it.
-///
-/// It keeps the array alive, and borrows nothing. It dereferences to the array, which takes the writes.
-///
-/// ```
-/// use std::sync::Arc;
-/// use stillpoint::rcu::{Domain, RcuArray};
-///
-/// let domain = Domain::new();
-/// let ports = Arc::new(RcuArray::new_in(&domain, 4, |port| Some(Box::new(port))));
-/// let threads: Vec<_> = (0..2)
-///     .map(|_| {
-///         let ports = Arc::clone(&ports);
-///         std::thread::spawn(move || {
-///             let mut handle = ports.handle();
-///             let mut bound = handle.bind();
-///             (0..4).map(|port| *bound.protect(port).unwrap()).sum::<usize>()
-///         })
-///     })
-///     .collect();
-/// assert!(threads.into_iter().all(|thread| thread.join().unwrap() == 6));
-/// ```
-pub struct ArrayHandle<T: Send + Sync + 'static> {
-    reader: Reader,
-    array: Arc<RcuArray<T>>,
-}
-
-impl<T: Send + Sync + 'static> ArrayHandle<T> {
-    pub(super) fn new(array: Arc<RcuArray<T>>, reader: Reader) -> Self {
-        Self { reader, array }
-    }
-
-    /// Binds the handle's reader to the array, as [`RcuArray::bind`] does.
-    #[inline(always)]
-    pub fn bind(&mut self) -> BoundArray<'_, T> {
-        self.array.bind(&mut self.reader)
-    }
-
-    /// The array.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use stillpoint::rcu::RcuArray;
-    ///
-    /// let array = Arc::new(RcuArray::new(1, |_| Some(Box::new(7))));
-    /// assert!(Arc::ptr_eq(array.handle().array(), &array));
-    /// ```
-    pub fn array(&self) -> &Arc<RcuArray<T>> {
-        &self.array
-    }
-}
-
-impl<T: Send + Sync + 'static> ArrayHandle<T> {
-    /// Lets writers ignore this reader until its next load: see [`Reader::offline`].
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use stillpoint::rcu::RcuArray;
-    ///
-    /// let squares = Arc::new(RcuArray::new(10, |index| Some(Box::new(index * index))));
-    /// let mut handle = squares.handle();
-    /// assert_eq!(handle.bind().protect(3).as_deref(), Some(&9));
-    /// assert!(handle.offline()); // before the thread sleeps
-    /// ```
-    pub fn offline(&self) -> bool {
-        self.reader.offline()
-    }
-}
-
-impl<T: Send + Sync + 'static> Deref for ArrayHandle<T> {
-    type Target = RcuArray<T>;
-
-    #[inline(always)]
-    fn deref(&self) -> &RcuArray<T> {
-        &self.array
-    }
-}
-
-impl<T: Send + Sync + 'static> fmt::Debug for ArrayHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArrayHandle").field("array", &self.array).finish_non_exhaustive()
     }
 }

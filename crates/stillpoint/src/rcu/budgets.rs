@@ -21,6 +21,14 @@ const ONE_READER: usize = 16;
 /// The most steps that a call does beyond its own queue, in a domain with one or two readers: some passes over the readers.
 const PASSES: usize = 4 * ONE_READER;
 
+/// What `call` returns, within this many steps.
+#[track_caller]
+fn within<R>(bound: usize, call: impl FnOnce() -> R) -> R {
+    let (steps, answer) = steps_of(call);
+    assert!(steps <= bound, "{steps} steps, and at most {bound} are allowed");
+    answer
+}
+
 fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).max_pending(usize::MAX).build()
 }
@@ -60,8 +68,7 @@ impl Futures {
         let token = domain.start();
         for task in 0..number {
             futures.all.push(Some(Box::pin(domain.grace_period(token))));
-            let (steps, answer) = steps_of(|| futures.poll(task));
-            assert!(answer.is_pending() && steps <= PASSES, "{steps} steps");
+            assert!(within(PASSES, || futures.poll(task)).is_pending());
         }
         futures.settle();
         futures
@@ -98,33 +105,26 @@ fn a_poll_costs_its_own_queue_whatever_else_the_domain_holds() {
     let mut others: Vec<_> = (0..5_000).map(|_| eager(&domain)).collect();
     for other in &mut others {
         other.retire(old(&domain)).expect("there is room");
-        let (steps, freed) = steps_of(|| other.poll());
-        assert!(freed == 0 && steps <= PASSES, "{steps} steps");
+        assert_eq!(within(PASSES, || other.poll()), 0);
     }
     let mut futures = Futures::waiting(&domain, 200_000);
     for _ in 0..1_000_000 {
-        let (steps, ()) = steps_of(|| drop(old(&domain)));
-        assert!(steps <= SHARE, "{steps} steps");
+        within(SHARE, || drop(old(&domain)));
     }
     let mut own = eager(&domain);
     for _ in 0..100 {
-        let (steps, answer) = steps_of(|| own.retire(old(&domain)));
-        assert!(answer.is_ok() && steps == 0, "{steps} steps");
+        assert!(within(0, || own.retire(old(&domain))).is_ok());
         // A share of the orphans is adopted, and the reversal of the stack may fall to this poll.
-        let (steps, freed) = steps_of(|| own.poll());
-        assert!(freed == 0 && steps <= PASSES + 2 * SHARE, "{steps} steps");
+        assert_eq!(within(PASSES + 2 * SHARE, || own.poll()), 0);
     }
     assert_eq!(told.load(Ordering::Relaxed), 1, "one section was in the way");
-    let (steps, ()) = steps_of(|| drop(guard));
-    assert!(steps <= wakers::SHARE, "{steps} steps");
+    within(wakers::SHARE, || drop(guard));
     assert_eq!(futures.woken.take().len(), wakers::SHARE);
     // Its own objects and those that it has adopted go at once.
     let (pending, (steps, freed)) = (own.pending(), steps_of(|| own.poll()));
     assert!(freed >= pending && steps <= PASSES + pending + 4 * SHARE, "{freed} of {pending}: {steps}");
-    let (steps, _guard) = steps_of(|| reader.pin());
-    assert_eq!(steps, 0);
-    let (steps, answer) = steps_of(|| futures.poll(0));
-    assert!(answer.is_ready() && steps <= PASSES + 2 * wakers::SHARE, "{steps} steps");
+    let _guard = within(0, || reader.pin());
+    assert!(within(PASSES + 2 * wakers::SHARE, || futures.poll(0)).is_ready());
 }
 
 #[test]
@@ -132,16 +132,13 @@ fn a_report_wakes_a_share_and_those_that_are_woken_wake_the_others() {
     let domain = Domain::new();
     let mut reader = domain.qsbr_reader();
     let mut futures = Futures::waiting(&domain, 100_000);
-    let (steps, stall) = steps_of(|| domain.stall());
-    assert!(stall.is_some() && steps <= PASSES, "{steps} steps");
-    let (steps, ()) = steps_of(|| reader.quiescent());
-    assert!(steps <= wakers::SHARE, "{steps} steps");
+    assert!(within(PASSES, || domain.stall()).is_some());
+    within(wakers::SHARE, || reader.quiescent());
     let mut seen = 0;
     let mut queue = futures.woken.take();
     while let Some(task) = queue.pop() {
         seen += 1;
-        let (steps, answer) = steps_of(|| futures.poll(task));
-        assert!(answer.is_ready() && steps <= PASSES + 2 * wakers::SHARE, "{steps} steps");
+        assert!(within(PASSES + 2 * wakers::SHARE, || futures.poll(task)).is_ready());
         queue.extend(futures.woken.take());
     }
     assert_eq!(seen, 100_000);
@@ -158,11 +155,8 @@ fn a_report_of_silent_readers_looks_at_each_reader_once() {
     });
     other.turn();
     domain.start();
-    let (steps, silent) = steps_of(|| domain.silent().count());
-    assert!(
-        silent == domain.stats().silent && steps <= READERS + ONE_READER,
-        "{silent} silent, {steps} steps"
-    );
+    let silent = within(READERS + ONE_READER, || domain.silent().count());
+    assert_eq!(silent, domain.stats().silent);
     let (steps, first) = steps_of(|| domain.silent().next());
     assert!(first.is_some() == (silent > 0) && (first.is_none() || steps <= 2 * ONE_READER), "{steps} steps");
 }
@@ -203,12 +197,10 @@ fn dropped_futures_cost_those_that_stay_nothing() {
     let mut futures = Futures::waiting(&domain, 100_000);
     for task in 0..100_000 {
         if task != 99_000 {
-            let (steps, ()) = steps_of(|| futures.all[task] = None);
-            assert_eq!(steps, 0);
+            within(0, || futures.all[task] = None);
         }
     }
-    let (steps, ()) = steps_of(|| drop(guard));
-    assert!(steps <= 1, "{steps} steps");
+    within(1, || drop(guard));
     assert_eq!(futures.woken.take(), [99_000]);
 }
 
@@ -261,8 +253,7 @@ fn a_poll_with_a_limit_looks_at_that_many_objects() {
         let held = if limit == 1 { 1_000 } else { 0 };
         let mut polls = 0;
         while own.pending() > held {
-            let (steps, freed) = steps_of(|| own.poll_at_most(limit));
-            assert!(freed <= limit && steps <= limit + slots, "{steps} steps");
+            assert!(within(limit + slots, || own.poll_at_most(limit)) <= limit);
             polls += 1;
         }
         let shares = if held > 0 { 2 } else { 1 };
@@ -321,8 +312,7 @@ fn a_retirement_that_finds_no_room_does_a_bounded_part() {
     let mut own = eager(&domain);
     drop(guard);
     let mut retired = Some(old(&domain));
-    let (steps, answer) = steps_of(|| own.retire(retired.take().expect("it was not given away")));
-    assert!(answer.is_ok() && steps <= PASSES + 5 * SHARE, "{steps} steps");
+    assert!(within(PASSES + 5 * SHARE, || own.retire(retired.take().expect("it was not given away"))).is_ok());
     assert_eq!(domain.stats().freed, SHARE as u64);
 }
 
@@ -337,14 +327,13 @@ fn a_protected_load_costs_the_same_however_many_the_reader_holds() {
     for next in orders {
         let mut held = Vec::new();
         let mut protect = |number: usize| {
-            let (steps, object) = steps_of(|| cells[number].protect(&reader).expect("it is not empty"));
-            assert!(steps <= 10, "{steps} steps with {number} held: more than one new block of slots");
+            // At most one new block of slots.
+            let object = within(10, || cells[number].protect(&reader).expect("it is not empty"));
             object
         };
         held.extend((0..1000).map(&mut protect));
         for turn in 0..3000 {
-            let (steps, ()) = steps_of(|| drop(held.swap_remove(next(turn, held.len()))));
-            assert_eq!(steps, 0);
+            within(0, || drop(held.swap_remove(next(turn, held.len()))));
             held.push(protect(turn % 1000));
         }
         assert!(held.iter().all(|object| **object < 1000));
@@ -385,19 +374,14 @@ fn a_queue_of_callbacks_does_what_it_is_told_to() {
         if number % 1_000 == 999 {
             // So that there are more grace periods than places for segments.
             std::thread::sleep(Duration::from_micros(60));
-            let (steps, called) = steps_of(|| queue.poll(usize::MAX));
-            assert!(called == 0 && steps <= PASSES, "{steps} steps");
+            assert_eq!(within(PASSES, || queue.poll(usize::MAX)), 0);
         }
     }
     drop(guard);
     scans *= 2; // before the held objects, and after the check of their segment
     for limit in [1, 2, 64] {
         for _ in 0..200 {
-            let (steps, called) = steps_of(|| queue.poll(limit));
-            assert!(
-                called <= limit && steps <= limit + scans + PASSES,
-                "{steps} steps with a limit of {limit}"
-            );
+            assert!(within(limit + scans + PASSES, || queue.poll(limit)) <= limit);
         }
         let (steps, pause) = steps_of(|| queue.pause());
         assert_eq!((steps, queue.poll(limit)), (0, 0));
@@ -445,8 +429,7 @@ fn a_deferred_call_does_a_share_at_the_most() {
     let reader = domain.reader();
     let guard = reader.pin();
     for _ in 0..10_000 {
-        let (steps, ()) = steps_of(|| guard.defer(|| ()));
-        assert!(steps <= SHARE, "{steps} steps");
+        within(SHARE, || guard.defer(|| ()));
     }
 }
 
@@ -486,16 +469,12 @@ fn a_write_to_the_default_domain_looks_at_a_few_shares() {
     let bound = PASSES * (Silent::THREADS + 1) + 5 * SHARE;
     let cell = RcuCell::new(0);
     let write = || {
-        let (steps, ()) = steps_of(|| cell.set(0));
-        assert!(steps <= bound, "{steps} steps, and at most {bound} are allowed");
+        within(bound, || cell.set(0));
     };
     let read = || {
-        let (steps, guard) = steps_of(rcu::pin);
-        assert_eq!(steps, 0);
-        let (steps, ()) = steps_of(|| drop(guard));
-        assert_eq!(steps, 0);
-        let (steps, object) = steps_of(|| cell.get());
-        assert_eq!(steps, 0);
+        let guard = within(0, rcu::pin);
+        within(0, || drop(guard));
+        let object = within(0, || cell.get());
         drop(object);
     };
     write();
@@ -553,8 +532,7 @@ fn a_crowd_of_readers_leaves_no_work_behind() {
     (0..CROWD).for_each(|_| std::mem::forget(cell.protect(&reader)));
     assert!(retire_and_poll() > CROWD);
     drop(reader);
-    let (steps, reader) = steps_of(|| domain.reader());
-    assert!(steps <= PASSES, "{steps} steps for a reader");
+    let reader = within(PASSES, || domain.reader());
     let steps = retire_and_poll();
     assert!(steps <= bound, "{steps} steps after a reader, and at most {bound} are allowed");
     drop(reader);
@@ -604,13 +582,11 @@ fn a_crowd_of_silent_readers_costs_each_batch_a_walk_and_a_fence() {
     for _ in 0..3 {
         own.retire(old(&domain)).expect("there is room");
         for _ in 0..10_000 {
-            let (steps, freed) = steps_of(|| own.poll());
-            assert!(freed == 0 && steps <= PASSES, "{steps} steps for {freed} objects");
+            assert_eq!(within(PASSES, || own.poll()), 0);
         }
         crowd.turn();
         while own.pending() > 0 {
-            let (steps, _) = steps_of(|| own.poll());
-            assert!(steps <= bound, "{steps} steps of {bound}");
+            let _ = within(bound, || own.poll());
         }
     }
     assert_eq!(domain.stats().heavy_fences, before);
@@ -654,28 +630,18 @@ fn a_poll_at_once_looks_at_what_was_left_and_at_its_own_queue() {
         (0..left).for_each(|_| drop(old(&domain)));
         (0..left).for_each(|_| own.retire(old(&domain)).expect("there is room"));
         // Each object is taken, and reversed if it was on the stack.
-        let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-        assert!(freed == 0 && steps <= 2 * left + PASSES, "{steps} steps with {left} left");
-        let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-        assert!(freed == 0 && steps <= PASSES, "{steps} steps with nothing left");
+        assert_eq!(within(2 * left + PASSES, || own.poll_at_once(usize::MAX)), 0);
+        assert_eq!(within(PASSES, || own.poll_at_once(usize::MAX)), 0);
     }
     let waiting = own.pending();
     assert_eq!(waiting, 2 * 110_001);
     drop(guard);
-    let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-    assert!(
-        freed == waiting && steps <= waiting + PASSES + 2 * wakers::SHARE,
-        "{steps} steps for {freed} objects"
-    );
-    let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-    assert!(freed == 0 && steps <= PASSES, "{steps} steps with nothing left");
+    assert_eq!(within(waiting + PASSES + 2 * wakers::SHARE, || own.poll_at_once(usize::MAX)), waiting);
+    assert_eq!(within(PASSES, || own.poll_at_once(usize::MAX)), 0);
     // A poll with a limit takes no more than the limit.
     (0..1000).for_each(|_| drop(old(&domain)));
-    let (steps, freed) = steps_of(|| own.poll_at_once(10));
-    assert!(
-        freed == 10 && own.pending() == 0 && steps <= PASSES + SHARE,
-        "{steps} steps for {freed} objects"
-    );
+    let freed = within(PASSES + SHARE, || own.poll_at_once(10));
+    assert!(freed == 10 && own.pending() == 0, "{freed} objects");
     assert_eq!(own.poll_at_once(usize::MAX), 990);
     assert_eq!(domain.stats().pending, 5_000, "the others have theirs");
 }

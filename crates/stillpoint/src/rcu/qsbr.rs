@@ -1,8 +1,4 @@
 use std::fmt;
-#[cfg(not(stillpoint_loom))]
-use std::mem::ManuallyDrop;
-#[cfg(not(stillpoint_loom))]
-use std::ptr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -53,22 +49,9 @@ pub struct QsbrReader {
 impl QsbrReader {
     pub(super) fn new(core: Arc<Core>) -> Self {
         let (claim, _) = core.register(ReaderKind::Qsbr);
-        Self::registered(core, claim)
-    }
-
-    /// The reader of the calling thread, which has registered it in this record.
-    pub(super) fn registered(core: Arc<Core>, claim: Claim<Record>) -> Self {
         // SAFETY: the core is alive, as the reader holds it.
         let record = OnThread::new(NonNull::from(unsafe { claim.slot() }));
         Self { record, core, claim: OnThread::new(claim) }
-    }
-
-    /// Takes the reader apart. The thread stays registered.
-    #[cfg(not(stillpoint_loom))]
-    pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: each is read once, as `this` is not dropped.
-        unsafe { (ptr::read(&raw const this.core), ptr::read(&raw const *this.claim)) }
     }
 
     #[inline(always)]
@@ -104,10 +87,6 @@ impl QsbrReader {
     pub fn go_offline(self) -> OfflineReader {
         self.core.offline(self.record());
         OfflineReader { reader: self }
-    }
-
-    pub(super) fn come_online(&self) {
-        self.core.online(self.record());
     }
 
     /// Waits for a grace period. The reader itself counts as quiescent.
@@ -188,7 +167,7 @@ pub struct OfflineReader {
 impl OfflineReader {
     /// Comes back online. Costs a full fence.
     pub fn go_online(self) -> QsbrReader {
-        self.reader.come_online();
+        self.reader.core.online(self.reader.record());
         self.reader
     }
 }

@@ -92,11 +92,9 @@ fn indices_and_lost_domains_point_at_the_caller() {
         RcuArray::new(1, |_| Some(Box::new(1))).get_mut(9);
     }
     let cell = Arc::new(RcuCell::new_in(&Domain::new(), 1));
-    let array = Arc::new(RcuArray::<u64>::new_in(&Domain::new(), 1, |_| None));
     point_here! {
         cell.protect_owned();
         cell.protect_arc();
-        array.handle();
     }
 }
 

@@ -10,9 +10,6 @@ use super::{generic, plain};
 /// Public in a private module, so not available outside.
 pub(crate) const PRIVATE: &[&str] = &["rcu::Core"];
 
-/// Unsized, and without values.
-const WITHOUT_VALUES: &[&str] = &["rcu::InArc"];
-
 pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
@@ -73,7 +70,7 @@ fn declared() -> BTreeSet<(String, Option<String>)> {
             for rest in text.split(keyword).skip(1) {
                 let end = rest.find(['<', '(', '{', ';', ' ']).expect("a declaration goes on");
                 let name = format!("{module}::{}", &rest[..end]);
-                if PRIVATE.contains(&&*name) || WITHOUT_VALUES.contains(&&*name) {
+                if PRIVATE.contains(&&*name) {
                     continue;
                 }
                 let parameters = parameters(&rest[end..]);
@@ -103,7 +100,7 @@ fn each_public_type_and_parameter_has_a_row() {
 }
 
 /// Public traits and aliases.
-const OTHERS: &[&str] = &["Linkable", "Pointee", "Region", "Replaced", "Scope", "InArc"];
+const OTHERS: &[&str] = &["Linkable", "Pointee", "Region", "Replaced", "Scope"];
 
 /// The nouns of a section of the glossary.
 fn nouns(glossary: &str, section: &str) -> BTreeSet<String> {

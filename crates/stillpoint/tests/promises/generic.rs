@@ -32,7 +32,6 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::BoundArray", "'a": lifetime = rcu::bound::BoundArray<'a, u8>;                  Covariant,     Never,       Never,       Never,         Never,         MayDangle;
         "rcu::BoundArray", "T": send_sync = rcu::bound::BoundArray<'static, T>;              Invariant,     Never,       Never,       Never,         Never,         Static;
         "rcu::BoundArray", "R": any = rcu::bound::BoundArray<'static, u8, T>;                Covariant,     Never,       Never,       Never,         Never,         MayDangle;
-        "rcu::ArrayHandle", "T": send_sync = rcu::bound::ArrayHandle<T>;                     Invariant,     Never,       Never,       Never,         Never,         Static;
         "rcu::ArrayGuard", "'g": lifetime = rcu::bound::ArrayGuard<'a, u8>;                  Covariant,     Never,       Never,       Never,         Never,         Alive;
         "rcu::ArrayGuard", "T": send_sync = rcu::bound::ArrayGuard<'static, T>;              Invariant,     Never,       Never,       Never,         Never,         Static;
         "rcu::RcuArray", "T": send_sync = rcu::RcuArray<T>;                                  Invariant,     Always,      Always,      Never,         Never,         Static;

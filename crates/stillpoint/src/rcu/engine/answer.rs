@@ -45,8 +45,8 @@ impl Core {
 
     /// Registers the calling thread in a record that was [reserved](super::core::Protocol::reserve). The reader cannot be
     /// boosted, since what boosters need would be allocated.
-    pub(crate) fn register_in(&self, record: &Record, kind: ReaderKind) -> ReaderFence {
-        let (fence, wants_attention) = self.protocol.register_in(record, kind, None);
+    pub(crate) fn register_in(&self, record: &Record) -> ReaderFence {
+        let (fence, wants_attention) = self.protocol.register_in(record, ReaderKind::Guard, None);
         if wants_attention {
             self.answer(record);
         }

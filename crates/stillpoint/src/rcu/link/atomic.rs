@@ -235,31 +235,15 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     ///
     /// let link = Atomic::<u32>::null();
     /// assert_eq!(link.fetch_or(1, Ordering::AcqRel, &Unprotected).tag(), 0);
-    /// assert_eq!(link.fetch_xor(3, Ordering::AcqRel, &Unprotected).tag(), 1);
-    /// assert_eq!(link.fetch_and(3, Ordering::AcqRel, &Unprotected).tag(), 2);
+    /// assert_eq!(link.fetch_or(2, Ordering::AcqRel, &Unprotected).tag(), 1);
+    /// assert_eq!(link.fetch_or(0, Ordering::AcqRel, &Unprotected).tag(), 3);
     /// ```
     pub fn fetch_or<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
-        self.fetch(order, |before| before | tag)
-    }
-
-    /// Clears the bits of the tag that are not set in `tag`, and returns what the link held before. Lock-free. The caller must
-    /// keep the object protected as for [`fetch_or`](Atomic::fetch_or).
-    pub fn fetch_and<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
-        self.fetch(order, |before| before & tag)
-    }
-
-    /// Flips these bits of the tag, and returns what the link held before. Lock-free. The caller must keep the object protected
-    /// as for [`fetch_or`](Atomic::fetch_or).
-    pub fn fetch_xor<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
-        self.fetch(order, |before| before ^ tag)
-    }
-
-    /// Exchanges the pointer instead of operating on an integer: an integer would lose the pointer's provenance.
-    fn fetch<'g>(&self, order: Ordering, change: impl Fn(usize) -> usize) -> Shared<'g, T> {
+        // It exchanges the pointer instead of operating on an integer: an integer would lose the pointer's provenance.
         // Relaxed: only what the exchange finds counts.
         let mut found = self.word.load(Ordering::Relaxed);
         loop {
-            let new = tagged::<T>(found, change(tag_of::<T>(found)));
+            let new = tagged::<T>(found, tag_of::<T>(found) | tag);
             match self.word.compare_exchange_weak(found, new, order, Ordering::Relaxed) {
                 Ok(before) => return Shared::new(before),
                 Err(now) => found = now,

@@ -36,7 +36,7 @@
 //! | [`Shared`] | what a link held: an address and a tag, for the time of a [`Scope`] |
 //! | [`ProtectedLink`] | the same with a hazard slot of its own, for walks hand over hand |
 //! | [`Scope`], [`Unprotected`] | how long what was loaded may be followed: in a region, or not at all |
-//! | [`Pointee`], [`InArc`], [`Linkable`] | what a link can point to, and be set to |
+//! | [`Pointee`], [`Linkable`] | what a link can point to, and be set to |
 //! | [`CompareExchangeError`] | what a link or a cell held instead of what was expected |
 //!
 //! Cells and arrays are made of links of another kind, which own their objects (`owning.rs`).
@@ -54,6 +54,6 @@ mod tests;
 pub use atomic::Atomic;
 pub use error::CompareExchangeError;
 pub use owned::Owned;
-pub use pointee::{InArc, Pointee};
+pub use pointee::Pointee;
 pub use protected::ProtectedLink;
 pub use shared::{Linkable, Scope, Shared, Unprotected};

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use super::pointee::{tag_of, tagged, untagged, InArc, Pointee};
+use super::pointee::{tag_of, tagged, untagged, Pointee};
 
 /// An object that is not linked yet, with a tag. Like a box, it has a single owner. It takes one word.
 ///
@@ -48,8 +48,13 @@ impl<T> Owned<T> {
 }
 
 impl<T: Pointee + ?Sized> Owned<T> {
-    /// An object made from `init`. A slice is made from a vector, whose elements are moved. An [`InArc`] is made from an `Arc`,
-    /// whose count it takes over.
+    /// An object made from `init`. A slice is made from a vector, whose elements are moved.
+    ///
+    /// ```
+    /// use stillpoint::rcu::link::Owned;
+    ///
+    /// assert_eq!(Owned::<[u32]>::init(vec![1, 2, 3]).len(), 3);
+    /// ```
     pub fn init(init: T::Init) -> Self {
         // SAFETY: `T::init` has made the object just now, and this value owns it.
         unsafe { Self::from_raw(T::init(init).as_ptr()) }
@@ -117,12 +122,6 @@ impl<T> From<Box<T>> for Owned<T> {
 impl<T> From<Vec<T>> for Owned<[T]> {
     fn from(elements: Vec<T>) -> Self {
         Self::init(elements)
-    }
-}
-
-impl<T> From<std::sync::Arc<T>> for Owned<InArc<T>> {
-    fn from(object: std::sync::Arc<T>) -> Self {
-        Self::init(object)
     }
 }
 

@@ -1,22 +1,17 @@
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
-use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 /// What a link can point to: how an object is made, found from one word, and freed.
 ///
-/// Implemented for every sized type, whose objects are in boxes; for slices, which store their length before the elements,
-/// so that a link is one word; and for [`InArc`].
+/// Implemented for every sized type, whose objects are in boxes; and for slices, which store their length before the elements,
+/// so that a link is one word.
 ///
 /// ```
-/// use stillpoint::rcu::link::{InArc, Owned};
-/// use std::sync::Arc;
+/// use stillpoint::rcu::link::Owned;
 ///
 /// let number = Owned::new(7);
 /// let numbers = Owned::<[u32]>::init(vec![1, 2, 3]);
-/// let shared = Owned::<InArc<String>>::init(Arc::new(String::from("text")));
-/// assert_eq!((*number, numbers.len(), shared.as_str()), (7, 3, "text"));
+/// assert_eq!((*number, numbers.len()), (7, 3));
 /// ```
 ///
 /// # Safety
@@ -148,71 +143,6 @@ unsafe impl<T> Pointee for [T] {
         // SAFETY: the caller owns the elements, and they are dropped once.
         unsafe { elements.drop_in_place() };
     }
-}
-
-/// A pointee whose object is in an [`Arc`]: a link to it holds its own reference count, which is given up some time after the
-/// object is retired. The type is only a parameter of links; it has no values.
-///
-/// ```
-/// use std::sync::{atomic::Ordering, Arc};
-/// use stillpoint::rcu::link::{Atomic, InArc, Owned};
-/// use stillpoint::rcu::Domain;
-///
-/// let domain = Domain::new();
-/// let value = Arc::new(7);
-/// let link = Atomic::from(Owned::<InArc<u32>>::init(Arc::clone(&value)));
-/// let reader = domain.reader();
-/// let guard = reader.pin();
-/// let shared = link.load(Ordering::Acquire, &guard);
-/// // SAFETY: nothing is retired before the guard ends.
-/// let another = unsafe { shared.to_arc() }.expect("it is not null");
-/// assert!(Arc::ptr_eq(&value, &another));
-/// // SAFETY: no other thread uses the link.
-/// drop(unsafe { link.into_owned() });
-/// assert_eq!(Arc::strong_count(&value), 2);
-/// ```
-pub struct InArc<T> {
-    /// Gives this type the auto traits of an `Arc`.
-    _arc: PhantomData<Arc<T>>,
-    /// Makes this type unsized, so that the `Pointee` of sized types does not apply to it.
-    _unsized: [()],
-}
-
-// SAFETY: an `Arc`'s value is aligned, and lives as long as the link's reference count.
-unsafe impl<T> Pointee for InArc<T> {
-    type Target = T;
-    type Init = Arc<T>;
-    const ALIGN: usize = align_of::<T>();
-
-    fn init(init: Arc<T>) -> NonNull<()> {
-        // SAFETY: an `Arc` points to its value.
-        unsafe { NonNull::new_unchecked(Arc::into_raw(init).cast_mut().cast()) }
-    }
-
-    unsafe fn target<'a>(object: NonNull<()>) -> &'a T {
-        // SAFETY: the object is the value of an `Arc` whose count is kept during `'a`, by the caller's promise.
-        unsafe { object.cast().as_ref() }
-    }
-
-    unsafe fn bytes(_object: NonNull<()>) -> usize {
-        size_of::<T>()
-    }
-
-    unsafe fn drop(object: NonNull<()>) {
-        // SAFETY: the object came from an `Arc` in `init`, whose count the caller owns.
-        drop(unsafe { Arc::from_raw(object.cast::<T>().as_ptr()) });
-    }
-}
-
-/// Another reference count of an `Arc` that a link points to.
-///
-/// # Safety
-/// As for [`Pointee::target`] of `InArc<T>`.
-pub(super) unsafe fn to_arc<T>(object: NonNull<()>) -> Arc<T> {
-    // SAFETY: the object came from an `Arc`, whose count is kept as long as the link may be followed. The `Arc` made
-    // here is not dropped, so it gives no count up.
-    let arc = ManuallyDrop::new(unsafe { Arc::from_raw(object.cast::<T>().as_ptr()) });
-    Arc::clone(&arc)
 }
 
 /// The word without its tag.

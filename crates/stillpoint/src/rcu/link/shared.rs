@@ -1,10 +1,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 use super::owned::Owned;
-use super::pointee::{self, tag_of, tagged, untagged, InArc, Pointee};
+use super::pointee::{tag_of, tagged, untagged, Pointee};
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::reclaimer::Reclaimer;
@@ -270,29 +269,6 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
         let object = self.object().expect("a null pointer cannot be retired").cast();
         // SAFETY: the object came from a box (`Pointee::init`). The caller has unlinked and owns it, by its promise.
         unsafe { Retired::new(object, domain.core().reference) }
-    }
-}
-
-impl<T> Shared<'_, InArc<T>> {
-    /// Another reference count of the `Arc`, for the caller; `None` for null.
-    ///
-    /// ```
-    /// use std::sync::{atomic::Ordering, Arc};
-    /// use stillpoint::rcu::link::{Atomic, InArc, Owned, Unprotected};
-    ///
-    /// let mut link: Atomic<InArc<u32>> = Atomic::from(Owned::init(Arc::new(7)));
-    /// // SAFETY: no other thread uses the link.
-    /// let count = unsafe { link.load(Ordering::Acquire, &Unprotected).to_arc() };
-    /// // SAFETY: no other thread uses the link.
-    /// drop(unsafe { link.take_owned() });
-    /// assert_eq!(count.as_deref(), Some(&7)); // the caller's own
-    /// ```
-    ///
-    /// # Safety
-    /// As for [`as_ref`](Shared::as_ref).
-    pub unsafe fn to_arc(self) -> Option<Arc<T>> {
-        // SAFETY: the object is not freed during `'g`, by the caller's promise.
-        self.object().map(|object| unsafe { pointee::to_arc(object) })
     }
 }
 

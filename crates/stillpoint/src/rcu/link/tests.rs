@@ -40,7 +40,6 @@ fn a_tag_has_as_many_bits_as_the_alignment_leaves() {
     assert_eq!(wide.tag(), 15);
     assert_eq!(wide.with_tag(16).tag(), 0);
     assert_eq!(Owned::<[u8]>::init(vec![1]).with_tag(usize::MAX).tag(), align_of::<usize>() - 1);
-    assert_eq!(Owned::<InArc<u32>>::init(Arc::new(1)).with_tag(7).tag(), 3);
     assert_eq!(Shared::<u64>::null().with_tag(9).tag(), 1);
 }
 
@@ -201,7 +200,7 @@ fn any_pointee_is_retired_also_without_room() {
     let guard = reader.pin();
     for _ in 0..2 {
         let slice = Owned::from(vec![counted.clone(), counted.clone()]).into_shared(&Unprotected);
-        let arc = Owned::<InArc<Counted>>::init(Arc::clone(&shared)).into_shared(&Unprotected);
+        let arc = Owned::new(Arc::clone(&shared)).into_shared(&Unprotected);
         // SAFETY: no other code ever had them.
         unsafe {
             slice.retire(&mut reclaimer);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Callback, Function, ObjectCallback};
-use crate::frames::is_foreign;
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::queue::callbacks::serve::Server;
 use crate::rcu::engine::queue::callbacks::Callbacks;
@@ -203,19 +202,7 @@ impl CallbackQueue {
     /// ```
     #[track_caller]
     pub fn run_while(&self, goes_on: impl Fn() -> bool) {
-        let core = self.callbacks.core();
-        assert!(
-            !is_foreign(),
-            "a destructor, a callback or a stall hook cannot run a queue of domain `{}`: it could wait for its own end",
-            core.name()
-        );
-        if core.protocol.blocked_by_caller(u64::MAX).is_some() {
-            panic!(
-                "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it served the \
-                 domain's callbacks; drop the guard, or go offline first",
-                core.name()
-            );
-        }
+        self.callbacks.core().assert_may_run("a queue");
         panics::resume(self.callbacks.run_while(goes_on));
     }
 

@@ -2,10 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::rcu::domain::Domain;
-use crate::rcu::engine::core::record::{ReaderKind, Record};
+use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
-use crate::rcu::qsbr::QsbrReader;
 use crate::rcu::reader::Reader;
 
 /// A reader's record that was claimed in advance. Making a reader from it needs no allocation, no lock, and no system call except
@@ -48,16 +47,6 @@ impl Spare {
     /// Ends a reader, as its drop does, and keeps its record.
     pub fn of_reader(reader: Reader) -> Self {
         let (core, claim) = reader.into_parts();
-        Self::vacated(core, claim)
-    }
-
-    /// As [`of_reader`](Spare::of_reader).
-    pub fn of_qsbr_reader(reader: QsbrReader) -> Self {
-        let (core, claim) = reader.into_parts();
-        Self::vacated(core, claim)
-    }
-
-    fn vacated(core: Arc<Core>, claim: Claim<Record>) -> Self {
         // SAFETY: the core is alive.
         core.vacate(unsafe { claim.slot() });
         Self { core, claim }
@@ -65,32 +54,13 @@ impl Spare {
 
     /// Registers the calling thread as a reader, as [`Domain::reader`] does.
     pub fn into_reader(self) -> Reader {
-        let (core, claim) = self.into_parts();
-        // SAFETY: the core is alive.
-        let fence = core.register_in(unsafe { claim.slot() }, ReaderKind::Guard);
-        Reader::registered(core, claim, fence)
-    }
-
-    /// Registers the calling thread as a reader that reports quiescent states, as [`Domain::qsbr_reader`] does.
-    ///
-    /// ```
-    /// use stillpoint::rcu::{raw::Spare, Domain};
-    ///
-    /// let domain = Domain::new();
-    /// let mut reader = Spare::new(&domain).into_qsbr_reader();
-    /// reader.quiescent();
-    /// ```
-    pub fn into_qsbr_reader(self) -> QsbrReader {
-        let (core, claim) = self.into_parts();
-        // SAFETY: the core is alive.
-        core.register_in(unsafe { claim.slot() }, ReaderKind::Qsbr);
-        QsbrReader::registered(core, claim)
-    }
-
-    fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: each is read once, as `this` is not dropped.
-        unsafe { (std::ptr::read(&raw const this.core), std::ptr::read(&raw const this.claim)) }
+        let (core, claim) =
+            unsafe { (std::ptr::read(&raw const this.core), std::ptr::read(&raw const this.claim)) };
+        // SAFETY: the core is alive.
+        let fence = core.register_in(unsafe { claim.slot() });
+        Reader::registered(core, claim, fence)
     }
 }
 

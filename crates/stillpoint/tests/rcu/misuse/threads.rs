@@ -1,6 +1,6 @@
 //! Which types may go to another thread, and which are regions that protect references.
 
-use stillpoint::rcu::bound::{ArrayGuard, ArrayHandle, BoundArray};
+use stillpoint::rcu::bound::{ArrayGuard, BoundArray};
 use stillpoint::rcu::wait::Token;
 use stillpoint::rcu::{
     BackgroundReclaimer, Domain, Guard, Protected, QsbrReader, RcuArray, RcuCell, Reader, Reclaimer, Region,
@@ -23,8 +23,8 @@ macro_rules! assert_not {
 fn readers_and_what_they_hold_stay_on_their_thread() {
     assert_not!(Send: Reader, QsbrReader, Guard<'static>, Protected<'static, u32>);
     assert_not!(Sync: Reader, QsbrReader, Guard<'static>, Protected<'static, u32>);
-    assert_not!(Send: BoundArray<'static, u32>, ArrayGuard<'static, u32>, BoundArray<'static, u32, QsbrReader>, ArrayHandle<u32>);
-    assert_not!(Sync: BoundArray<'static, u32>, ArrayGuard<'static, u32>, BoundArray<'static, u32, QsbrReader>, ArrayHandle<u32>);
+    assert_not!(Send: BoundArray<'static, u32>, ArrayGuard<'static, u32>, BoundArray<'static, u32, QsbrReader>);
+    assert_not!(Sync: BoundArray<'static, u32>, ArrayGuard<'static, u32>, BoundArray<'static, u32, QsbrReader>);
 }
 
 /// A reader itself is no region, but its guards are.

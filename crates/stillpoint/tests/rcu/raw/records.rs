@@ -23,12 +23,7 @@ fn a_spare_becomes_a_reader_of_the_thread_that_makes_it() {
                 assert!(!domain.check(domain.start()));
                 assert!(domain.synchronize().is_err(), "it would wait for itself");
                 drop(guard);
-                let mut reader = Spare::of_reader(reader).into_qsbr_reader();
-                let token = domain.start();
-                assert!(!domain.check(token));
-                reader.quiescent();
-                assert!(domain.check(token));
-                Spare::of_qsbr_reader(reader)
+                Spare::of_reader(reader)
             });
             spare.join().expect("it does not panic")
         });

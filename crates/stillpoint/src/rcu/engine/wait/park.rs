@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::Backoff;
 
 use crate::fence::FenceError;
+use crate::frames::is_foreign;
 use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::grace::{Grace, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
@@ -220,6 +221,21 @@ impl Drop for Boost<'_> {
 impl Core {
     pub(crate) fn event(&self) -> &Event {
         &self.event
+    }
+
+    /// Panics if a run on the calling thread of `what`, which frees objects of the domain, could wait for the thread itself.
+    #[track_caller]
+    pub(crate) fn assert_may_run(&self, what: &str) {
+        let name = self.name();
+        assert!(
+            !is_foreign(),
+            "a destructor, a callback or a stall hook cannot run {what} of domain `{name}`: it could wait for its own end"
+        );
+        assert!(
+            self.protocol.blocked_by_caller(u64::MAX).is_none(),
+            "this thread holds a guard or an online QSBR reader of domain `{name}`, so it would wait for itself if it ran {what} of \
+             the domain; drop the guard, or go offline first"
+        );
     }
 
     /// Waits until `token` is over.

@@ -5,23 +5,23 @@ use std::io;
 use std::mem::MaybeUninit;
 
 /// The function that handles a signal.
-pub type Handler = extern "C" fn(libc::c_int);
+pub(super) type Handler = extern "C" fn(libc::c_int);
 
 /// Whether a function other than `handler` handles the signal, so that it must not be taken. Reads the action only once:
 /// `handler` may be installed and removed meanwhile.
-pub fn is_taken(signal: i32, handler: Handler) -> io::Result<bool> {
+pub(super) fn is_taken(signal: i32, handler: Handler) -> io::Result<bool> {
     let action = action(signal)?.sa_sigaction;
     Ok(![libc::SIG_DFL, libc::SIG_IGN, handler as usize].contains(&action))
 }
 
 /// Whether this function handles the signal.
-pub fn is_handled_by(signal: i32, handler: Handler) -> bool {
+pub(super) fn is_handled_by(signal: i32, handler: Handler) -> bool {
     action(signal).is_ok_and(|action| action.sa_sigaction == handler as usize)
 }
 
 /// Installs the function for the signal, with every other signal blocked. Interrupted system calls restart
 /// where the kernel supports that. Returns the previous action.
-pub fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
+pub(super) fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
     // SAFETY: all zeros are a valid action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as usize;
@@ -39,7 +39,7 @@ pub fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
 
 /// Restores the previous action from [`handle`], unless another function handles the signal by now. Does nothing if the
 /// previous action is `handler` itself: the caller that found another action there restores that one.
-pub fn give_back(signal: i32, handler: Handler, before: &libc::sigaction) {
+pub(super) fn give_back(signal: i32, handler: Handler, before: &libc::sigaction) {
     if before.sa_sigaction != handler as usize && is_handled_by(signal, handler) {
         // SAFETY: the kernel returned this action itself. An action that could be replaced can be restored.
         unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
@@ -57,10 +57,10 @@ fn action(signal: i32) -> io::Result<libc::sigaction> {
 }
 
 /// The calling thread's signal mask before it blocked a signal, which is restored when this is dropped.
-pub struct Blocked(libc::sigset_t);
+pub(super) struct Blocked(libc::sigset_t);
 
 /// Blocks the signal for the calling thread.
-pub fn block(signal: i32) -> Blocked {
+pub(super) fn block(signal: i32) -> Blocked {
     let mut before = MaybeUninit::uninit();
     // SAFETY: the sets are writable and the signal is valid; the call fails only for bad arguments.
     unsafe {
@@ -78,7 +78,7 @@ impl Drop for Blocked {
 }
 
 /// Whether the calling thread blocks the signal.
-pub fn is_blocked(signal: i32) -> bool {
+pub(super) fn is_blocked(signal: i32) -> bool {
     let mut now = MaybeUninit::uninit();
     // SAFETY: the call writes the mask, and changes nothing.
     unsafe {
@@ -103,7 +103,7 @@ unsafe fn only(signal: i32) -> libc::sigset_t {
 ///
 /// # Errors
 /// The error number.
-pub fn send(tid: u32, signal: i32) -> Result<(), i32> {
+pub(super) fn send(tid: u32, signal: i32) -> Result<(), i32> {
     // SAFETY: no pointers are passed.
     if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) } == 0 {
         return Ok(());
@@ -116,16 +116,16 @@ pub fn send(tid: u32, signal: i32) -> Result<(), i32> {
 }
 
 /// Whether this process has no such thread.
-pub fn is_gone(tid: u32) -> bool {
+pub(super) fn is_gone(tid: u32) -> bool {
     // SAFETY: no pointers are passed, and nothing is sent.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
     answer != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Whether this process may use the system call that sends signals.
-pub fn may_send() -> io::Result<()> {
+pub(super) fn may_send() -> io::Result<()> {
     // SAFETY: no pointers are passed, and nothing is sent.
-    match unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), crate::linux::thread_id(), 0) } {
+    match unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), stillpoint_sys::linux::thread_id(), 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -133,18 +133,18 @@ pub fn may_send() -> io::Result<()> {
 
 /// The state of a thread of this process at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sight {
+pub(super) struct Sight {
     /// Whether the thread blocked the signal.
-    pub blocks: bool,
+    pub(super) blocks: bool,
     /// Whether the thread slept, so that it would not have used a processor.
-    pub sleeps: bool,
+    pub(super) sleeps: bool,
     /// The processor time that the thread has used, in hundredths of a second.
-    pub ticks: u64,
+    pub(super) ticks: u64,
 }
 
 impl Sight {
     /// Inspects a thread; `None` if `/proc` has no information.
-    pub fn of(tid: u32, signal: i32) -> Option<Self> {
+    pub(super) fn of(tid: u32, signal: i32) -> Option<Self> {
         let read = |name| std::fs::read(format!("/proc/self/task/{tid}/{name}")).ok();
         // Names of threads may be invalid UTF-8.
         let (status, stat) = (read("status")?, read("stat")?);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_blocked_signal_is_seen_by_the_thread_and_by_others() {
-        let tid = crate::linux::thread_id();
+        let tid = stillpoint_sys::linux::thread_id();
         assert!(!is_blocked(libc::SIGWINCH));
         let blocks = |signal| Sight::of(tid, signal).map(|sight| sight.blocks);
         assert_ne!(blocks(libc::SIGWINCH), Some(true));
