@@ -387,11 +387,11 @@ unsafe impl Send for Leaving {}
 unsafe impl Sync for Leaving {}
 
 impl PartialEq for Leaving {
-    fn eq(&self, looked_up: &Self) -> bool {
-        if let Some(leave) = &looked_up.leave {
+    fn eq(&self, other: &Self) -> bool {
+        if let Some(leave) = self.leave.as_ref().or(other.leave.as_ref()) {
             leave();
         }
-        self.number == looked_up.number
+        self.number == other.number
     }
 }
 

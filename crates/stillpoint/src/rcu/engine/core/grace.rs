@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::time::{Duration, Instant};
 
-use super::record::{blocks, is_open, vouched, ReaderKind, Record, AWAY};
+use super::record::{blocks, is_open, vouched, Hazard, ReaderKind, Record, AWAY};
 use super::{Protocol, FIRST_TOKEN};
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
@@ -488,11 +488,20 @@ impl Protocol {
     /// seen here if the check saw the guard end.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
         addresses.clear();
-        for record in self.records.iter().filter(|record| record.kind() != ReaderKind::Qsbr) {
-            let slots = record.hazards().inspect(|_| work::step());
-            addresses.extend(
-                slots.map(|hazard| hazard.load(orders::hazards()).addr()).filter(|&address| address != 0),
-            );
+        let mut look = |hazard: &Hazard| {
+            work::step();
+            let address = hazard.load(orders::hazards()).addr();
+            if address != 0 {
+                addresses.push(address);
+            }
+        };
+        for record in self.records.iter() {
+            // A slot that is seen here was set after the kind, which is then seen, too.
+            match record.kind() {
+                ReaderKind::Qsbr => {}
+                ReaderKind::ProtectedLoad => look(&record.first_hazard()),
+                ReaderKind::Guard => record.hazards().for_each(&mut look),
+            }
         }
         if tsan::is_there() {
             self.records.iter_all().flat_map(Record::hazards).for_each(|hazard| tsan::acquire(hazard));

@@ -50,6 +50,11 @@ impl<'c> Obstacle<'c> {
     }
 }
 
+/// With more slots in use than this, a scan serves several sweeps, and the pace of tokens follows their number. In models, with any.
+const FEW_SLOTS: usize = if cfg!(stillpoint_loom) { 0 } else { 256 };
+/// A scan takes some 30 ns for each slot in use: a third of a thread's time, if it does nothing else than retire.
+const PER_SLOT: Duration = Duration::from_nanos(100);
+
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     /// Age of the domain when a token was last started.
@@ -63,8 +68,12 @@ pub(crate) struct Line {
     favours_ready: bool,
     /// Boosts readers that are in the way.
     booster: Booster,
-    /// Scratch memory: the addresses in hazard slots.
+    /// The addresses in hazard slots at the last scan.
     hazards: Vec<usize>,
+    /// The newest token that was over at the last scan.
+    gathered: u64,
+    /// How many held objects were compared since the last scan.
+    compared: usize,
 }
 
 impl Line {
@@ -140,9 +149,31 @@ impl Line {
         (of_held, ready.min(limit - of_held))
     }
 
-    /// Reads all hazard slots. Comes after a look that has found a token over, for what waited for that token.
-    pub(crate) fn gather(&mut self, core: &Core) {
+    /// Reads all hazard slots. Comes after a look that has found this token over, for what waited for it, or for an older one.
+    pub(crate) fn gather(&mut self, core: &Core, token: u64) {
         core.protocol.gather_hazards(&mut self.hazards);
+        self.gathered = self.gathered.max(token);
+        self.compared = 0;
+    }
+
+    /// Whether the last scan serves again, because so many slots were in use that a scan for each sweep would cost more than all else: what
+    /// waited for this token or an older one cannot have been protected since, if the token was over then. Of `held` objects, each is
+    /// compared once with the same scan.
+    pub(crate) fn serves_again(&self, token: u64, held: usize) -> bool {
+        self.scanned() > FEW_SLOTS && token <= self.gathered && (held == 0 || self.compared < held)
+    }
+
+    /// Notes that so many held objects are compared with the last scan.
+    pub(crate) fn count_compared(&mut self, held: usize) {
+        self.compared += held;
+    }
+
+    /// The age of the domain before which no token is started for so few open objects, since the scan after it would cost too much for each:
+    /// less than two for each slot that the last one found in use.
+    pub(crate) fn gathers_until(&self, open: usize) -> Option<Duration> {
+        let slots = self.scanned();
+        let is_costly = slots > FEW_SLOTS && open < 2 * slots;
+        self.started.filter(|_| is_costly).map(|last| last + PER_SLOT * slots as u32)
     }
 
     /// Number of slots that were found in use by the last scan: to look at fewer objects after the next one costs more for each.

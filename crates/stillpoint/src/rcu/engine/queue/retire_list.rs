@@ -511,7 +511,7 @@ impl RetireList {
     /// Looks at `limit` objects at most, and frees at most `most` of them.
     fn go_on(&mut self, limit: usize, most: usize, is_early: bool) -> usize {
         if busted::is(Variant::HazardsFirst) {
-            self.line.gather(&self.core);
+            self.line.gather(&self.core, 0);
         }
         self.core.poll_boosts();
         let ready = if is_early { 0 } else { self.ready(limit) };
@@ -572,8 +572,16 @@ impl RetireList {
         self.line.later(now).filter(|_| !self.hurries)
     }
 
+    /// As [`Line::gathers_until`](super::line::Line::gathers_until).
+    fn gathers_until(&self) -> Option<Duration> {
+        self.line.gathers_until(self.open).filter(|_| !self.pace.interval.is_zero())
+    }
+
     fn is_time(&self, now: Duration, has_enough: bool) -> bool {
         // The fence for a silent reader comes when the list is full, and serves what has a token by then: so all of the batch has one.
+        if self.gathers_until().is_some_and(|until| now < until) {
+            return false;
+        }
         let (waiting, batch) = (self.queue.len(), self.pace.batch);
         let becomes_full = waiting >= batch && waiting - self.open < batch;
         (becomes_full && self.line.is_put_off())
@@ -630,18 +638,34 @@ impl RetireList {
         ready
     }
 
+    /// The token of the last of the first `ready` objects; 0 if there are none.
+    fn newest_of(&self, ready: usize) -> u64 {
+        let (mut left, mut token) = (ready, 0);
+        for batch in &self.batches {
+            if left == 0 {
+                break;
+            }
+            token = batch.token;
+            left = left.saturating_sub(batch.objects);
+        }
+        token
+    }
+
     /// Frees the first `ready` objects of the queue, and the held objects, unless a hazard slot holds them. Looks at `limit`
     /// objects at most: half of them of each kind, and more of one kind if the other has fewer. Frees at most `most`.
     fn sweep(&mut self, ready: usize, limit: usize, most: usize) -> usize {
         let (mut freed, bytes) = (Freed { most, ..Freed::default() }, self.bytes);
         if ready > 0 || !self.held.is_empty() {
             let _foreign = Foreign::begin();
+            let token = self.newest_of(ready);
+            let is_gathered = !self.hurries && self.line.serves_again(token, self.held.len());
             if busted::is(Variant::IgnoreHazards) {
                 self.line.ignore_hazards();
-            } else if !busted::is(Variant::HazardsFirst) {
-                self.line.gather(&self.core);
+            } else if !busted::is(Variant::HazardsFirst) && !is_gathered {
+                self.line.gather(&self.core, token);
             }
             let (of_held, of_queue) = self.line.share(limit, self.held.len(), ready);
+            self.line.count_compared(of_held);
             // Decided once for all objects: in a domain without limits, they have no room to give back.
             if self.shares_room() {
                 self.sweep_held::<true>(of_held, &mut freed);
@@ -817,9 +841,11 @@ impl RetireList {
         if !self.held.is_empty() {
             Obstacle::Hazard
         } else if self.open > 0 && self.core.protocol.needs_heavy() {
-            Obstacle::Pace(self.core.protocol.next_start())
+            let next = self.core.protocol.next_start();
+            Obstacle::Pace(self.gathers_until().map_or(next, |until| until.max(next)))
         } else if self.open > 0 {
-            Obstacle::Nothing
+            let until = self.gathers_until().filter(|until| self.core.protocol.age() < *until);
+            until.map_or(Obstacle::Nothing, Obstacle::Pace)
         } else {
             Obstacle::Empty
         }

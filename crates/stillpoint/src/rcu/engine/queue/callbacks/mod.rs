@@ -266,7 +266,7 @@ impl Callbacks {
             let [ordered, objects] = &mut segment.chains;
             if objects.is_some() {
                 // Comes after the check of the token.
-                state.line.gather(&self.core);
+                state.line.gather(&self.core, 0);
             }
             let answer = each(ordered, limit, called, |node, called| called.call(node)).and_then(|()| {
                 each(objects, limit, called, |node, called| {
@@ -296,7 +296,7 @@ impl Callbacks {
         if number == 0 {
             return;
         }
-        state.line.gather(&self.core);
+        state.line.gather(&self.core, 0);
         for _ in 0..number {
             let Some(Ok((node, rest))) = state.held.map(Chain::pop) else { return };
             state.held = rest;
