@@ -52,8 +52,10 @@ impl<'c> Obstacle<'c> {
 
 /// With more slots in use than this, a scan serves several sweeps, and the pace of tokens follows their number. In models, with any.
 const FEW_SLOTS: usize = if cfg!(stillpoint_loom) { 0 } else { 256 };
-/// A scan takes some 30 ns for each slot in use: a third of a thread's time, if it does nothing else than retire.
-const PER_SLOT: Duration = Duration::from_nanos(100);
+/// A scan takes some 30 ns for each slot in use: a fifth of a thread's time, if it does nothing else than retire.
+const PER_SLOT: Duration = Duration::from_nanos(150);
+/// So many open objects for each slot in use pay for a scan at once.
+const ENOUGH_PER_SLOT: usize = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct Line {
@@ -169,10 +171,10 @@ impl Line {
     }
 
     /// The age of the domain before which no token is started for so few open objects, since the scan after it would cost too much for each:
-    /// less than two for each slot that the last one found in use.
+    /// less than [`ENOUGH_PER_SLOT`] for each slot that the last one found in use.
     pub(crate) fn gathers_until(&self, open: usize) -> Option<Duration> {
         let slots = self.scanned();
-        let is_costly = slots > FEW_SLOTS && open < 2 * slots;
+        let is_costly = slots > FEW_SLOTS && open < ENOUGH_PER_SLOT * slots;
         self.started.filter(|_| is_costly).map(|last| last + PER_SLOT * slots as u32)
     }
 
