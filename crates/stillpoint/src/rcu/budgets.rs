@@ -271,6 +271,36 @@ fn a_poll_with_a_limit_looks_at_that_many_objects() {
     }
 }
 
+/// With many slots in use, writes share the scans: one in a while, or when enough waits.
+#[cfg(feature = "table")]
+#[test]
+fn writes_beside_many_protections_share_their_scans() {
+    const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
+    const WRITES: usize = 10 * HELD;
+    let domain = Domain::new();
+    let cells: Vec<_> = (0..HELD).map(|value| domain.cell(value)).collect();
+    let held: Vec<_> = cells.iter().map(|cell| cell.protect_owned()).collect();
+    let table = crate::table::Table::new_in(&domain);
+    for are_removed in [false, true] {
+        if are_removed {
+            cells.iter().for_each(|cell| drop(cell.take()));
+        }
+        let begun = Instant::now();
+        let (steps, ()) = steps_of(|| (0..WRITES).for_each(|value| drop(table.insert(0, value))));
+        let by_time = begun.elapsed().as_nanos() as usize / (150 * HELD);
+        let scans = 5 + 2 * WRITES / (3 * HELD) + by_time;
+        // A token costs a walk over the records, and a scan.
+        let each = 3 * HELD + SHARE;
+        assert!(
+            steps <= scans * each + 40 * WRITES,
+            "{steps} steps in {WRITES} writes and {by_time} scans by time"
+        );
+    }
+    drop(held);
+    domain.barrier().expect("nothing is held");
+    assert_eq!(domain.stats().pending, 0);
+}
+
 /// Polls without a limit report the longest-held object exactly. Polls with a limit do not lose it.
 #[test]
 fn the_oldest_object_that_is_held_is_known() {

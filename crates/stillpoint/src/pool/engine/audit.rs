@@ -324,8 +324,8 @@ mod tests {
         finds("but belongs to", |core, _, [broken, ..]| {
             row(core, broken).owner.store(7, Ordering::Relaxed);
         });
-        finds("is in Absent", |core, shard, [broken, ..]| shard.partial.remove(&core.rows, broken));
-        finds("is in Absent", |core, shard, [_, whole, ..]| shard.whole.remove(&core.rows, whole));
+        finds("is in Busy", |core, shard, [broken, ..]| shard.partial.remove(&core.rows, broken));
+        finds("is in Busy", |core, shard, [_, whole, ..]| shard.whole.remove(&core.rows, whole));
         finds("is in Partial", |core, shard, [_, _, busy, _]| shard.partial.push(&core.rows, busy));
         finds("is in Partial", |core, shard, [_, whole, ..]| {
             shard.whole.remove(&core.rows, whole);

@@ -82,6 +82,8 @@ pub(crate) struct RetireList {
     open: usize,
     /// Whether the next look ignores the pace: the queue was [closed](RetireList::close) since the last one, or the caller does.
     hurries: bool,
+    /// Whether the next sweep may compare with the last scan.
+    may_reuse: bool,
     line: Line,
     held: Vec<Held>,
     /// The index in `held` of the next object to be compared. After the last one, polls begin again with the first.
@@ -132,6 +134,7 @@ impl RetireList {
             batches: VecDeque::new(),
             open: 0,
             hurries: false,
+            may_reuse: false,
             line: Line::default(),
             held: Vec::new(),
             next_held: 0,
@@ -468,13 +471,13 @@ impl RetireList {
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
         let is_timed = self.open > 0 || self.line.is_put_off();
         let now = if is_timed { self.core.protocol.age() } else { Duration::ZERO };
-        self.poll_at(limit, now, true)
+        self.poll_with(limit, now, true, false)
     }
 
     /// As [`poll_own`](RetireList::poll_own), for each write of a thread, which knows the age of the domain: a token needs a full batch, or
     /// a while.
     pub(crate) fn poll_for_write(&mut self, limit: usize, now: Duration) -> usize {
-        self.poll_at(limit, now, self.open >= self.pace.batch)
+        self.poll_with(limit, now, self.open >= self.pace.batch, true)
     }
 
     /// As [`poll_own`](RetireList::poll_own), for a caller that knows the age of the domain. `has_enough`: whether the open objects are
@@ -483,10 +486,17 @@ impl RetireList {
     /// # Panics
     /// As [`poll_own`](RetireList::poll_own).
     pub(crate) fn poll_at(&mut self, limit: usize, now: Duration, has_enough: bool) -> usize {
+        self.poll_with(limit, now, has_enough, true)
+    }
+
+    /// With `may_reuse`, a scan that was costly [serves again](super::line::Line::serves_again): for writes, each of which frees a few
+    /// objects.
+    fn poll_with(&mut self, limit: usize, now: Duration, has_enough: bool, may_reuse: bool) -> usize {
         if self.open > 0 && self.is_time(now, has_enough) {
             self.start(now);
         }
         let is_early = self.look_later(now).is_some();
+        self.may_reuse = may_reuse;
         self.go_on(limit, usize::MAX, is_early)
     }
 
@@ -658,7 +668,8 @@ impl RetireList {
         if ready > 0 || !self.held.is_empty() {
             let _foreign = Foreign::begin();
             let token = self.newest_of(ready);
-            let is_gathered = !self.hurries && self.line.serves_again(token, self.held.len());
+            let may_reuse = std::mem::take(&mut self.may_reuse) && !self.hurries;
+            let is_gathered = may_reuse && self.line.serves_again(token, self.held.len());
             if busted::is(Variant::IgnoreHazards) {
                 self.line.ignore_hazards();
             } else if !busted::is(Variant::HazardsFirst) && !is_gathered {
