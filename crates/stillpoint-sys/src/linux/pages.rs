@@ -144,7 +144,8 @@ pub fn allow_huge(start: NonNull<u8>, bytes: usize) {
 /// Gives the memory of pages back. They stay mapped, and hold zeroes.
 ///
 /// # Safety
-/// The pages are of a [`Mapping`], `start` is aligned to [`SMALL`], `bytes` is a multiple of it, and nothing refers to their contents.
+/// `start` is aligned to [`SMALL`]. The pages, of which the last one is taken as a whole, are of a [`Mapping`], and nothing refers to their
+/// contents.
 pub unsafe fn discard(start: NonNull<u8>, bytes: usize) {
     // SAFETY: by the caller's promise. If the kernel refuses, as for locked pages, they keep their memory.
     unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };

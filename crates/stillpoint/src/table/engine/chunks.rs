@@ -159,8 +159,7 @@ impl<T: Zeroed> Chunks<T> {
             let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, len) });
             let blocks = slab.blocks();
             blocks.map(move |block| {
-                let (from, to) =
-                    (block / size_of::<T>(), (block + Slab::<T>::BLOCK).div_ceil(size_of::<T>()));
+                let (from, to) = (block.start / size_of::<T>(), block.end.div_ceil(size_of::<T>()));
                 // SAFETY: as above.
                 let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, len) });
                 Block { values: (before + from) as u32..(before + to) as u32, slab, block }
@@ -197,7 +196,7 @@ pub(crate) struct Block<T: Zeroed> {
     /// The indices of the values that are in the block, if only in part.
     pub(crate) values: Range<u32>,
     slab: ManuallyDrop<Slab<T>>,
-    block: usize,
+    block: Range<usize>,
 }
 
 impl<T: Zeroed> Block<T> {
@@ -207,7 +206,7 @@ impl<T: Zeroed> Block<T> {
     /// The chunks still exist; otherwise as for [`Slab::discard`].
     pub(crate) unsafe fn discard(&self) {
         // SAFETY: by the caller's promise.
-        unsafe { self.slab.discard(self.block) };
+        unsafe { self.slab.discard(&self.block) };
     }
 }
 

@@ -1,5 +1,6 @@
 //! Arrays of zeroed memory.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 pub(crate) use memory::Mapping;
@@ -74,24 +75,26 @@ impl<T: Zeroed> Slab<T> {
         unsafe { memory::into_mapping(this.start, this.len) }
     }
 
-    /// The size of a huge page, and the blocks of this size, by their offsets in bytes, that a mapped slab consists of: each begins at a
-    /// multiple of it in memory. None if the slab is not mapped.
+    /// The size of a huge page.
     pub(crate) const BLOCK: usize = 2 << 20;
 
-    /// See [`BLOCK`](Slab::BLOCK).
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = usize> {
+    /// The parts of the slab that lie between multiples of [`BLOCK`](Slab::BLOCK) in memory, as ranges of bytes. None if it is not mapped.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
         let bytes = if memory::is_mapped::<T>(self.len) { self.len * size_of::<T>() } else { 0 };
         let first = self.start.as_ptr().addr().wrapping_neg() % Self::BLOCK;
-        (first..).step_by(Self::BLOCK).take_while(move |offset| offset + Self::BLOCK <= bytes)
+        let starts = (first..bytes).step_by(Self::BLOCK);
+        let before = (0..first.min(bytes)).into_iter();
+        let before = std::iter::once(before).filter(|part| part.start < part.end);
+        before.chain(starts.map(move |start| start..bytes.min(start + Self::BLOCK)))
     }
 
     /// Gives the memory of a [block](Slab::blocks) back. It holds zeroes from now on.
     ///
     /// # Safety
     /// No reference to a value that is in part in the block exists, and nobody else uses such a value meanwhile.
-    pub(crate) unsafe fn discard(&self, block: usize) {
-        // SAFETY: the block is in the slab, whose values nobody uses.
-        unsafe { memory::discard(self.start.cast::<u8>().add(block), Self::BLOCK) };
+    pub(crate) unsafe fn discard(&self, block: &Range<usize>) {
+        // SAFETY: the block is in the slab, whose values nobody uses. The slab's mapping has whole pages.
+        unsafe { memory::discard(self.start.cast::<u8>().add(block.start), block.len()) };
     }
 
     /// Allows the kernel to gather small pages that are in use into huge ones.
