@@ -1,6 +1,7 @@
 use std::fmt;
 
 use std::hash::{BuildHasher, Hash};
+use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
 use super::busted::{self, Variant};
@@ -133,13 +134,14 @@ impl<K, V, S> fmt::Debug for Iter<'_, K, V, S> {
 pub struct IterMut<'a, K, V, S = RandomState> {
     inner: &'a Inner<K, V, S>,
     cursor: Cursor,
+    left: usize,
     pairs: PhantomData<&'a mut (K, V)>,
 }
 
 impl<'a, K, V, S> IterMut<'a, K, V, S> {
     pub(super) fn new(table: &'a mut Table<K, V, S>) -> Self {
         let inner = table.inner();
-        Self { inner, cursor: Cursor::new(inner), pairs: PhantomData }
+        Self { inner, cursor: Cursor::new(inner), left: inner.len(), pairs: PhantomData }
     }
 }
 
@@ -204,9 +206,18 @@ impl<'a, K, V, S> Iterator for IterMut<'a, K, V, S> {
         // SAFETY: the table is borrowed exclusively for `'a`: no reader holds an entry, and no other thread links or
         // unlinks one. Each pair is returned once, so there is only one reference to it.
         let pair = unsafe { self.cursor.next_pair(self.inner)?.as_mut() };
+        self.left = self.left.saturating_sub(1);
         Some((&pair.key, &mut pair.value))
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
 }
+
+impl<K, V, S> ExactSizeIterator for IterMut<'_, K, V, S> {}
+
+impl<K, V, S> FusedIterator for IterMut<'_, K, V, S> {}
 
 impl<K, V, S> fmt::Debug for IterMut<'_, K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -226,11 +237,12 @@ impl<K, V, S> fmt::Debug for IterMut<'_, K, V, S> {
 pub struct IntoIter<K, V, S = RandomState> {
     table: Table<K, V, S>,
     cursor: Cursor,
+    left: usize,
 }
 
 impl<K, V, S> IntoIter<K, V, S> {
     pub(super) fn new(table: Table<K, V, S>) -> Self {
-        Self { cursor: Cursor::new(table.inner()), table }
+        Self { cursor: Cursor::new(table.inner()), left: table.len(), table }
     }
 }
 
@@ -240,9 +252,19 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
     fn next(&mut self) -> Option<(K, V)> {
         // SAFETY: this value owns the table, which was moved here: nothing borrows the table, so no reader holds an
         // entry.
-        unsafe { self.cursor.take(self.table.inner()) }
+        let entry = unsafe { self.cursor.take(self.table.inner()) }?;
+        self.left = self.left.saturating_sub(1);
+        Some(entry)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
     }
 }
+
+impl<K, V, S> ExactSizeIterator for IntoIter<K, V, S> {}
+
+impl<K, V, S> FusedIterator for IntoIter<K, V, S> {}
 
 impl<K, V, S> fmt::Debug for IntoIter<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -486,6 +486,9 @@ fn tables_of_any_hasher_are_made_and_filled() {
     assert_eq!((cache.look(&1), cache.look(&3), cache.seen.len()), (Some(10), None, 2));
     let mut empty: Table<u64, u64, RandomState> = Table::default();
     empty.extend([(1, 1)]);
+    assert_eq!((cache.map.into_iter().len(), empty.iter_mut().len()), (2, 1));
+    let mut left = Table::from([(1, 1), (2, 2)]).into_iter();
+    assert_eq!((left.next().is_some(), left.len(), left.by_ref().count(), left.len()), (true, 1, 1, 0));
     let keys: Set<u64, RandomState> = [1, 1, 2].into_iter().collect();
     assert_eq!((empty.len(), keys.len(), Set::from([1, 1]).len()), (1, 2, 1));
 }
