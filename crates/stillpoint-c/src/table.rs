@@ -316,12 +316,15 @@ pub unsafe extern "C" fn still_table_protect_many(
     hits: *mut u64,
 ) -> c_int {
     briefly(|| {
-        not_too_many(count)?;
-        if held.is_null() || hits.is_null() {
+        if held.is_null() {
             return Err(NO_PLACE);
         }
         // SAFETY: the caller passes room for `count` of them. They hold nothing if the call fails.
         (0..count).for_each(|at| unsafe { held.add(at).write(still_protected::NOTHING) });
+        not_too_many(count)?;
+        if hits.is_null() {
+            return Err(NO_PLACE);
+        }
         // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
         let _whole = table.hash_is_users.then(Uncancelled::new);

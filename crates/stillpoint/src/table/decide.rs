@@ -108,7 +108,8 @@ where
     /// panicked; then one of them calls its own `init`.
     ///
     /// The other calls do not wait: an [`insert`](Table::insert) meanwhile takes effect, and its entry is the result. `init` runs without a
-    /// lock, and may use the table. Keys with equal hashes are taken for the same key by those who wait.
+    /// lock, and may use the table. It must not wait for what a waiting thread holds: for an entry that it protects, or for another domain.
+    /// Keys with equal hashes are taken for the same key by those who wait.
     ///
     /// # Errors
     /// When this call would have to wait, but must not, since the wait might never end: within the `init` of another call (so two

@@ -126,6 +126,8 @@ impl<'t, K, V, S> Removed<'t, K, V, S> {
 
     /// Waits until no reader can hold the entry any more, without a limit, and returns key and value.
     ///
+    /// A result of [`get_owned`](super::Table::get_owned) belongs to no thread: a thread that has one of this entry itself waits for ever.
+    ///
     /// The end of a protected lookup wakes no thread. This call looks again after 50 µs, then after twice as long, and so on, up to 1 ms.
     ///
     /// # Errors

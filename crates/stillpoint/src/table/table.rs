@@ -302,7 +302,8 @@ where
         self.inner().capacity()
     }
 
-    /// Makes room for `additional` more entries, so that their insertions cause neither growth nor page faults. Readers
+    /// Makes room for `additional` more entries, so that their insertions cause neither growth nor page faults, unless
+    /// [`shrink_to_fit`](Table::shrink_to_fit) has given the memory back. Readers
     /// and other writers go on meanwhile. Removed entries that no reader keeps alive are freed first, and their memory
     /// counts as room.
     ///
@@ -343,8 +344,9 @@ where
     /// the present array. Readers and other writers go on meanwhile. What no reader can hold any more is freed first;
     /// the old array is freed as after a growth.
     ///
-    /// Entries never move. The memory of those that were freed goes back to the system in blocks of 2 MiB in which no entry is left; the
-    /// rest stays with the table, and is used again. So a few entries here and there keep nearly all of it: then make a new table.
+    /// Entries never move. The memory of those that were freed goes back to the system in blocks of 2 MiB in which no entry is left, nor one of the few
+    /// slots that are ready for the next ones; the rest stays with the table, and is used again. So a few entries here and there keep
+    /// nearly all of it: then make a new table.
     ///
     /// Takes time in proportion to the number of buckets, and to the most entries that there ever were. It locks out a writer for at most
     /// 64 buckets, or 256 free slots, at a time. A writer that would find a table with a limit full waits for the end of this call. Each

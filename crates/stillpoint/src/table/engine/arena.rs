@@ -137,7 +137,7 @@ pub(crate) struct Arena<K, V> {
     /// Spare slots that are free again.
     spare: FreeList,
     free: [CachePadded<FreeList>; LISTS],
-    /// How often slots have gone from one list to another: a list has taken over another one, or [`shrink`](Arena::shrink) has ended.
+    /// How often slots have come to a list from elsewhere than their users: from another list, as a run, or by [`shrink`](Arena::shrink).
     moves: AtomicU32,
     /// Ranges of slots whose memory was given back: as good as fresh ones.
     returned: TryLock<Vec<Range<u32>>>,
@@ -278,14 +278,16 @@ impl<K, V> Arena<K, V> {
             list.set_run(run.start + 1, run.end);
             return Some(run.start);
         }
-        // Relaxed, both: no thread has used the memory of a fresh slot, and `ensure` publishes its chunk.
-        let mut fresh = self.fresh.load(Ordering::Relaxed);
+        // Acquire: pairs with the release below. Whoever finds no fresh slot sees that `moves` has changed, since the last ones may be in
+        // a list that it has searched already. `ensure` publishes the memory.
+        let mut fresh = self.fresh.load(Ordering::Acquire);
         loop {
             if fresh >= self.limit || !self.slots.ensure(fresh) {
                 return None;
             }
             let end = fresh.saturating_add(RUN).min(self.limit).min(self.slots.end_of_chunk(fresh));
-            match self.fresh.compare_exchange_weak(fresh, end, Ordering::Relaxed, Ordering::Relaxed) {
+            self.moves.fetch_add(1, Ordering::Relaxed);
+            match self.fresh.compare_exchange_weak(fresh, end, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => {
                     list.set_run(fresh + 1, end);
                     return Some(fresh);
@@ -304,6 +306,8 @@ impl<K, V> Arena<K, V> {
         if run.end == range.end {
             returned.pop();
         }
+        // The rest of the run goes to a list that another thread may have searched already. Relaxed: ordered by the lock.
+        self.moves.fetch_add(1, Ordering::Relaxed);
         Some(run)
     }
 
@@ -311,8 +315,8 @@ impl<K, V> Arena<K, V> {
     /// afterwards.
     ///
     /// Takes time in proportion to the number of slots that were ever used, and a lock of a list for 256 of them at a time. It has the free
-    /// slots for itself meanwhile: others take fresh ones, and whoever would be refused waits. Without memory for a bit for each slot, it
-    /// does nothing.
+    /// slots for itself meanwhile: others take fresh ones, and whoever would be refused waits. The up to [`RUN`] slots that a list has just
+    /// taken stay there. Without memory for a bit for each slot, it does nothing.
     pub(crate) fn shrink(&self) {
         let _alone = self.shrinking.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: slots that are used from now on stay in the lists.
@@ -327,6 +331,10 @@ impl<K, V> Arena<K, V> {
         free.resize(words, 0_u64);
         // Release: pairs with the acquire in `refill`. Whoever misses a slot that this thread has taken has locked the list later.
         self.is_shrinking.store(true, Ordering::Release);
+        std::mem::take(&mut *self.returned.lock())
+            .into_iter()
+            .flatten()
+            .for_each(|slot| *word_of(&mut free, slot) |= bit_of(slot));
         for list in &self.free {
             self.take_all(list, used, |slot| *word_of(&mut free, slot) |= bit_of(slot));
         }
@@ -340,19 +348,18 @@ impl<K, V> Arena<K, V> {
                 _ => ranges.push(block.values),
             }
         }
-        let mut returned = self.returned.lock();
-        if returned.try_reserve(ranges.len()).is_ok() {
-            ranges.iter().cloned().flatten().for_each(|slot| *word_of(&mut free, slot) &= !bit_of(slot));
-            returned.append(&mut ranges);
-        }
-        drop(returned);
+        ranges.iter().cloned().flatten().for_each(|slot| *word_of(&mut free, slot) &= !bit_of(slot));
+        *self.returned.lock() = ranges;
         for (share, words) in free.chunks(SHARE as usize / 64).enumerate().rev() {
             let first = share as u32 * SHARE;
             let list = self.free[share % LISTS].lock();
             let is_free = |slot: &u32| {
                 words.get((slot - first) as usize / 64).is_some_and(|word| word & bit_of(*slot) != 0)
             };
-            (first..first + SHARE).rev().filter(is_free).for_each(|slot| self.push(&list, slot));
+            (first..first.saturating_add(SHARE))
+                .rev()
+                .filter(is_free)
+                .for_each(|slot| self.push(&list, slot));
         }
         // Relaxed: ordered by the store below.
         self.moves.fetch_add(1, Ordering::Relaxed);
@@ -383,6 +390,8 @@ impl<K, V> Arena<K, V> {
     pub(crate) fn reserve(&self, additional: usize) -> bool {
         // Relaxed: slots that other threads take meanwhile are not reserved for the caller.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
+        // `shrink` has the free slots for a while.
+        let _still = self.shrinking.lock().unwrap_or_else(PoisonError::into_inner);
         let returned: usize = self.returned.lock().iter().map(|range| range.len()).sum();
         let missing =
             additional.saturating_sub(returned + self.free.iter().map(|list| list.len()).sum::<usize>());
@@ -560,6 +569,13 @@ mod tests {
             let zero = unsafe { arena.pair(range.start + each as u32 / 2).cast::<u64>().as_ptr().read() };
             assert_eq!(zero, 0);
         }
+        // What was used again since then goes back, too, but for what the list keeps ready.
+        let some: Vec<u32> = (0..SLOTS / 10).map(|_| arena.allocate(1).unwrap()).collect();
+        // SAFETY: allocated just now, and given back once.
+        some.into_iter().for_each(|slot| unsafe { arena.free(slot, 1) });
+        arena.shrink();
+        let again: usize = arena.returned.lock().iter().map(|range| range.len()).sum();
+        assert!(again + each >= returned, "{again} and {returned}");
         // SAFETY: the slot is still allocated.
         assert_eq!(unsafe { arena.pair(kept).as_ref() }.value, [1; 12]);
         assert!(arena.reserve(SLOTS - 1) && !arena.reserve(SLOTS));
@@ -591,6 +607,7 @@ mod tests {
                     // SAFETY: allocated just now, and given back once.
                     unsafe { arena.free(slot, hint) };
                 }
+                assert!(arena.reserve(SLOTS), "all slots are free");
             }
             done.store(true, Ordering::Relaxed);
         });

@@ -359,7 +359,7 @@ where
         init: impl FnOnce() -> V,
     ) -> Result<F::Kept, NotMade<K, V>> {
         let hash = self.hash(&key);
-        let _making = loop {
+        let making = loop {
             if let Some(kept) = finder.find(self, hash, &key) {
                 return Ok(kept);
             }
@@ -369,12 +369,16 @@ where
                 Err(MustNotWait) => return Err(NotMade::MustNotWait(key)),
             }
         };
-        // Another thread may have made the value since the lookup.
-        if let Some(kept) = finder.find(self, hash, &key) {
-            return Ok(kept);
-        }
-        let value = frames::within(Kind::Making, init);
-        match self.link_new(finder, hash, key, value) {
+        let made = frames::within(Kind::Making, || {
+            // Another thread may have made the value since the lookup.
+            match finder.find(self, hash, &key) {
+                Some(kept) => Ok(Found::Present(kept, key, None)),
+                None => self.link_new(finder, hash, key, init()),
+            }
+        });
+        // Comes before destructors of what was not used.
+        drop(making);
+        match made {
             Ok(Found::Inserted(kept) | Found::Present(kept, ..)) => Ok(kept),
             Err((key, value)) => Err(NotMade::NoRoom(key, value)),
         }

@@ -1,8 +1,8 @@
 //! Entries that are being made: `get_or_init` makes a value once for each entry that it links.
 //!
 //! It is the one call of a table that waits for another thread, and what it waits for is foreign code. So whoever would have to wait within
-//! foreign code, or in a region, is refused: two of them could wait for each other, or the maker for a grace period that the waiter's
-//! region holds up.
+//! foreign code, or in a region of the domain, is refused: two of them could wait for each other, or the maker for a grace period that the
+//! waiter's region holds up. A maker that waits for an entry that a waiter protects, or for a region of another domain, is not noticed.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

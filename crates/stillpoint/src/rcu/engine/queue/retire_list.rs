@@ -506,6 +506,7 @@ impl RetireList {
     /// As [`advance`](RetireList::advance).
     pub(crate) fn free_some(&mut self, limit: usize) -> usize {
         self.hurries = true;
+        self.may_reuse = false;
         self.go_on(usize::MAX, limit, false)
     }
 
@@ -515,6 +516,7 @@ impl RetireList {
     /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
         self.hurries = true;
+        self.may_reuse = false;
         self.go_on(limit, usize::MAX, false)
     }
 
@@ -668,8 +670,7 @@ impl RetireList {
         if ready > 0 || !self.held.is_empty() {
             let _foreign = Foreign::begin();
             let token = self.newest_of(ready);
-            let may_reuse = std::mem::take(&mut self.may_reuse) && !self.hurries;
-            let is_gathered = may_reuse && self.line.serves_again(token, self.held.len());
+            let is_gathered = self.may_reuse && self.line.serves_again(token, self.held.len());
             if busted::is(Variant::IgnoreHazards) {
                 self.line.ignore_hazards();
             } else if !busted::is(Variant::HazardsFirst) && !is_gathered {
