@@ -370,6 +370,7 @@ where
     /// assert_eq!(removed.as_deref(), Some(&1));
     /// assert!(matches!(table.remove_if("a", |_, _| true), Ok(None)));
     /// ```
+    #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
     #[track_caller]
     pub fn remove_if<Q: Hash + Equivalent<K> + ?Sized>(
         &self,

@@ -128,7 +128,6 @@ macro_rules! deciding {
         ///
         /// # Errors
         /// When the table is full: the new pair is handed back.
-        #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
         #[track_caller]
         $visibility fn compute<T>(
             $($receiver)+,

@@ -83,8 +83,7 @@ impl<T: Zeroed> Slab<T> {
         let bytes = if memory::is_mapped::<T>(self.len) { self.len * size_of::<T>() } else { 0 };
         let first = self.start.as_ptr().addr().wrapping_neg() % Self::BLOCK;
         let starts = (first..bytes).step_by(Self::BLOCK);
-        let before = (0..first.min(bytes)).into_iter();
-        let before = std::iter::once(before).filter(|part| part.start < part.end);
+        let before = std::iter::once(0..first.min(bytes)).filter(|part| part.start < part.end);
         before.chain(starts.map(move |start| start..bytes.min(start + Self::BLOCK)))
     }
 
