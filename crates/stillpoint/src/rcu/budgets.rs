@@ -7,7 +7,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use super::engine::queue::retire_list::SHARE;
+use super::engine::queue::account::Limits;
+use super::engine::queue::retire_list::{Pace, RetireList, SHARE};
 use super::engine::wait::wakers;
 use super::other::Other;
 use super::raw::{self, Callback, CallbackQueue, ObjectCallback};
@@ -272,7 +273,6 @@ fn a_poll_with_a_limit_looks_at_that_many_objects() {
 }
 
 /// With many slots in use, writes share the scans: one in a while, or when enough waits.
-#[cfg(feature = "table")]
 #[test]
 fn writes_beside_many_protections_share_their_scans() {
     const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
@@ -280,13 +280,19 @@ fn writes_beside_many_protections_share_their_scans() {
     let domain = Domain::new();
     let cells: Vec<_> = (0..HELD).map(|value| domain.cell(value)).collect();
     let held: Vec<_> = cells.iter().map(|cell| cell.protect_owned()).collect();
-    let table = crate::table::Table::new_in(&domain);
+    let core = domain.core();
+    let mut list = RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
     for are_removed in [false, true] {
         if are_removed {
             cells.iter().for_each(|cell| drop(cell.take()));
         }
         let begun = Instant::now();
-        let (steps, ()) = steps_of(|| (0..WRITES).for_each(|value| drop(table.insert(0, value))));
+        let (steps, ()) = steps_of(|| {
+            for _ in 0..WRITES {
+                list.push(old(&domain).into_parts().into_garbage());
+                list.poll_at(2, core.protocol.age(), true);
+            }
+        });
         let by_time = begun.elapsed().as_nanos() as usize / (150 * HELD);
         let scans = 5 + 2 * WRITES / (3 * HELD) + by_time;
         // A token costs a walk over the records, and a scan.
@@ -297,8 +303,10 @@ fn writes_beside_many_protections_share_their_scans() {
         );
     }
     drop(held);
-    domain.barrier().expect("nothing is held");
-    assert_eq!(domain.stats().pending, 0);
+    list.close();
+    while list.len() > 0 {
+        list.advance(SHARE);
+    }
 }
 
 /// Polls without a limit report the longest-held object exactly. Polls with a limit do not lose it.

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use super::engine::store::Store;
 use super::engine::{Inner, Shape};
+use super::foreign::verify_reclaimer;
 use super::full::OutOfMemory;
-use super::removed::verify;
 use super::table::Table;
 use super::RandomState;
 use crate::rcu::{Domain, RetireHandle};
@@ -133,7 +133,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// If the reclaimer belongs to another domain.
     #[track_caller]
     pub fn attach(mut self, handle: RetireHandle) -> Self {
-        verify(self.domain.core(), handle.core(), "attached to");
+        verify_reclaimer(self.domain.core(), handle.core(), "attached to");
         self.handle = Some(handle);
         self
     }

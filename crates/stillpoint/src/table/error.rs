@@ -7,9 +7,7 @@ use std::fmt;
 
 use super::engine::change::NotMade;
 use super::full::Full;
-use super::removed::Removed;
-use super::RandomState;
-use crate::rcu::wait::SynchronizeError;
+pub use super::removed::StillHeld;
 
 /// Why [`Table::update_owned`](super::Table::update_owned) did not replace an entry.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,41 +81,3 @@ impl<K, V> fmt::Display for InitError<K, V> {
 }
 
 impl<K, V> Error for InitError<K, V> {}
-
-/// A wait for the readers of a [`Removed`] entry ended before they had released it: see [`Removed::into_entry`].
-///
-/// ```
-/// use std::time::Duration;
-/// use stillpoint::table::Table;
-///
-/// let table = Table::from([("a", 1)]);
-/// let held = table.get("a");
-/// let limit = Duration::from_millis(1);
-/// let refused = table.remove("a").unwrap().into_entry_timeout(limit).unwrap_err();
-/// assert_eq!(*refused.removed, 1);
-/// println!("{refused}");
-/// ```
-pub struct StillHeld<'t, K, V, S = RandomState> {
-    /// The entry. When dropped, it is retired.
-    pub removed: Removed<'t, K, V, S>,
-    /// Why the wait ended.
-    pub cause: SynchronizeError,
-}
-
-impl<K, V, S> fmt::Debug for StillHeld<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StillHeld").field("cause", &self.cause).finish_non_exhaustive()
-    }
-}
-
-impl<K, V, S> fmt::Display for StillHeld<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the entry was not taken apart (try again later, or drop it): {}", self.cause)
-    }
-}
-
-impl<K, V, S> Error for StillHeld<'_, K, V, S> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.cause)
-    }
-}

@@ -132,6 +132,7 @@ mod compute;
 mod decide;
 pub(crate) mod engine;
 pub mod error;
+mod foreign;
 mod full;
 mod guard;
 mod handle;

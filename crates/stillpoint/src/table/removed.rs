@@ -1,21 +1,19 @@
+use std::error::Error;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::num::NonZero;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::arena::Pair;
 use super::engine::{Inner, Owned};
-use super::error::StillHeld;
+use super::foreign::{verify_reader, verify_reclaimer};
 use super::full::Full;
-use super::table;
 use super::RandomState;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::Core;
 use crate::rcu::retired::{is_free, wait_until_free};
-use crate::rcu::wait::Token;
+use crate::rcu::wait::{SynchronizeError, Token};
 use crate::rcu::{Reclaimer, Region, RetireHandle};
 
 /// The result of a write that may replace an entry: the old entry, if there was one, or the new pair if the table is
@@ -187,7 +185,7 @@ impl<'t, K, V, S> Removed<'t, K, V, S> {
     where
         't: 'g,
     {
-        table::verify(self.inner.core(), region.core());
+        verify_reader(self.inner.core(), region.core());
         // SAFETY: the entry is retired below, during the region, which is borrowed for `'g`: its grace period comes later. The table,
         // whose memory it is in, is borrowed for longer.
         let pair = unsafe { self.inner.arena().pair(self.owned.entry()).as_ref() };
@@ -222,7 +220,7 @@ impl<'t, K, V, S> Removed<'t, K, V, S> {
     /// ```
     #[track_caller]
     pub fn retire_to(self, reclaimer: &mut Reclaimer) -> Result<(), Self> {
-        verify(self.inner.core(), reclaimer.core(), "used with");
+        verify_reclaimer(self.inner.core(), reclaimer.core(), "used with");
         self.hand_over(|bytes, garbage| reclaimer.offer(bytes, garbage))
     }
 
@@ -251,7 +249,7 @@ impl<'t, K, V, S> Removed<'t, K, V, S> {
     /// ```
     #[track_caller]
     pub fn submit_to(self, handle: &RetireHandle) -> Result<(), Self> {
-        verify(self.inner.core(), handle.core(), "used with");
+        verify_reclaimer(self.inner.core(), handle.core(), "used with");
         self.hand_over(|bytes, garbage| handle.offer(bytes, garbage))
     }
 
@@ -270,11 +268,42 @@ impl<'t, K, V, S> Removed<'t, K, V, S> {
     }
 }
 
-/// Panics if the reclaimer belongs to another domain than the table.
-#[track_caller]
-pub(super) fn verify(own: &Arc<Core>, other: &Arc<Core>, how: &str) {
-    let (of, to) = (other.name(), own.name());
-    assert!(Arc::ptr_eq(own, other), "a reclaimer of domain `{of}` was {how} a table of domain `{to}`");
+/// A wait for the readers of a [`Removed`] entry ended before they had released it: see [`Removed::into_entry`].
+///
+/// ```
+/// use std::time::Duration;
+/// use stillpoint::table::Table;
+///
+/// let table = Table::from([("a", 1)]);
+/// let held = table.get("a");
+/// let limit = Duration::from_millis(1);
+/// let refused = table.remove("a").unwrap().into_entry_timeout(limit).unwrap_err();
+/// assert_eq!(*refused.removed, 1);
+/// println!("{refused}");
+/// ```
+pub struct StillHeld<'t, K, V, S = RandomState> {
+    /// The entry. When dropped, it is retired.
+    pub removed: Removed<'t, K, V, S>,
+    /// Why the wait ended.
+    pub cause: SynchronizeError,
+}
+
+impl<K, V, S> fmt::Debug for StillHeld<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StillHeld").field("cause", &self.cause).finish_non_exhaustive()
+    }
+}
+
+impl<K, V, S> fmt::Display for StillHeld<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the entry was not taken apart (try again later, or drop it): {}", self.cause)
+    }
+}
+
+impl<K, V, S> Error for StillHeld<'_, K, V, S> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
 }
 
 impl<K, V, S> Deref for Removed<'_, K, V, S> {

@@ -1,5 +1,5 @@
 use std::hash::{BuildHasher, Hash};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use equivalent::Equivalent;
 
@@ -8,6 +8,7 @@ use super::engine::store::Store;
 use super::engine::stripe::Stripe;
 use super::engine::write::{Only, Put};
 use super::engine::Inner;
+use super::foreign::verify_reader;
 use super::full::{Full, OutOfMemory};
 use super::removed::{Removed, Replaced};
 use super::RandomState;
@@ -149,7 +150,7 @@ impl<K, V, S> Table<K, V, S> {
     #[inline(always)]
     #[track_caller]
     pub(super) fn verify(&self, core: &Core) {
-        verify(self.inner().core(), core);
+        verify_reader(self.inner().core(), core);
     }
 
     /// The hasher.
@@ -389,26 +390,6 @@ where
             Put::Replaced { .. } => unreachable!("only a new key is inserted"),
         }
     }
-}
-
-/// Panics if a reader or a region is not of the table's domain.
-#[inline(always)]
-#[track_caller]
-pub(super) fn verify(own: &Core, other: &Core) {
-    if !ptr::eq(own, other) {
-        reject(own, other);
-    }
-}
-
-#[cold]
-#[inline(never)]
-#[track_caller]
-fn reject(own: &Core, other: &Core) -> ! {
-    let (other, own) = (other.name(), own.name());
-    panic!(
-        "a reader of domain `{other}` was used with a table of domain `{own}`; pass a reader of `{own}`, to `Table::protect` in place of \
-         `get`, or to `Table::reader`, or call `Table::handle`"
-    )
 }
 
 impl<K, V, S> Drop for Table<K, V, S> {
