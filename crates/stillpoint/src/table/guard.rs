@@ -57,7 +57,7 @@ use crate::rcu::{self, Guard, OnThread, Region};
 /// let old = view.update("index", |hits| hits + 1)?;
 /// assert_eq!((old.as_deref(), view.get("index")), (Some(&2), Some(&3)));
 /// assert!(view.try_insert("index", 1).is_err());
-/// assert!(view.remove_if("index", |_, hits| *hits == 3).is_some());
+/// assert!(matches!(view.remove_if("index", |_, hits| *hits == 3), Ok(Some(_))));
 /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
 /// ```
 #[must_use = "the region ends when the guard is dropped, if the guard began it"]

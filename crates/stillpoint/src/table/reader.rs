@@ -342,7 +342,8 @@ where
     /// ```
     /// let ports = std::sync::Arc::new(stillpoint::table::Table::from([("ssh", 22), ("dns", 53)]));
     /// let mut handle = ports.handle();
-    /// assert_eq!((handle.reader().copied("dns"), handle.reader().copied("ntp")), (Some(53), None));
+    /// let mut lookup = handle.reader();
+    /// assert_eq!((lookup.copied("dns"), lookup.copied("ntp")), (Some(53), None));
     /// ```
     #[inline(always)]
     pub fn copied<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V>
