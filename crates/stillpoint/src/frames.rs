@@ -65,6 +65,23 @@ impl Frame {
         });
     }
 
+    /// Runs a function while the frame is in the list, also if it panics.
+    #[inline(always)]
+    pub(crate) fn during<T, R>(&self, whole: &T, function: impl FnOnce() -> R) -> R {
+        struct Leave<'f>(&'f Frame);
+
+        impl Drop for Leave<'_> {
+            #[inline(always)]
+            fn drop(&mut self) {
+                self.0.leave();
+            }
+        }
+
+        self.enter(whole);
+        let _leave = Leave(self);
+        function()
+    }
+
     /// Takes the frame out of the list.
     #[inline(always)]
     pub(crate) fn leave(&self) {
@@ -77,19 +94,8 @@ impl Frame {
 /// Runs a function within a frame of this kind.
 #[inline(always)]
 pub(crate) fn within<R>(kind: Kind, function: impl FnOnce() -> R) -> R {
-    struct Leave<'f>(&'f Frame);
-
-    impl Drop for Leave<'_> {
-        #[inline(always)]
-        fn drop(&mut self) {
-            self.0.leave();
-        }
-    }
-
     let frame = Frame::new(kind);
-    frame.enter(&frame);
-    let _leave = Leave(&frame);
-    function()
+    frame.during(&frame, function)
 }
 
 /// Whether the thread has no frame of any kind.

@@ -64,22 +64,11 @@ impl Watch {
     /// Runs the function.
     #[inline(always)]
     pub(crate) fn run<R>(&self, function: impl FnOnce() -> R) -> R {
-        struct End<'w>(&'w Frame);
-
-        impl Drop for End<'_> {
-            #[inline(always)]
-            fn drop(&mut self) {
-                self.0.leave();
-            }
-        }
-
         // The threads of a model share their thread-locals.
         if cfg!(stillpoint_loom) {
             return function();
         }
-        self.frame.enter(self);
-        let _end = End(&self.frame);
-        function()
+        self.frame.during(self, function)
     }
 
     /// Whether the function has changed what it was to decide about: it has unlinked what was found; or nothing was

@@ -40,15 +40,6 @@ impl<K, V> fmt::Display for UpdateError<K, V> {
 
 impl<K, V> Error for UpdateError<K, V> {}
 
-impl<K, V> From<NotMade<K, V>> for InitError<K, V> {
-    fn from(why: NotMade<K, V>) -> Self {
-        match why {
-            NotMade::NoRoom(key, value) => Self::Full(Full(key, value)),
-            NotMade::MustNotWait(key) => Self::WouldDeadlock(key),
-        }
-    }
-}
-
 /// Why [`Table::get_or_init`](super::Table::get_or_init) returns no entry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum InitError<K, V> {
@@ -81,3 +72,12 @@ impl<K, V> fmt::Display for InitError<K, V> {
 }
 
 impl<K, V> Error for InitError<K, V> {}
+
+impl<K, V> From<NotMade<K, V>> for InitError<K, V> {
+    fn from(why: NotMade<K, V>) -> Self {
+        match why {
+            NotMade::NoRoom(key, value) => Self::Full(Full(key, value)),
+            NotMade::MustNotWait(key) => Self::WouldDeadlock(key),
+        }
+    }
+}

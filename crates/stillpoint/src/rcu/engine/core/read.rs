@@ -90,12 +90,9 @@ impl Protocol {
     pub(crate) fn protect_owned<T>(&self, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Claim<Record>)> {
         // Relaxed: this address is not followed.
         let candidate = NonNull::new(source.load(Ordering::Relaxed))?;
-        let claim = self.records.claim();
+        let (claim, fence) = self.claim_owned();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
-        record.adopt_owned();
-        // The full fence makes claim, kind and slot visible at once: it pairs with the fence in `Protocol::order`.
-        let fence = if busted::is(Variant::OwnedLight) { ReaderFence::Light } else { ReaderFence::Full };
         let object = protect_from(fence, source, candidate, &record.first_hazard());
         if object.is_none() {
             self.records.release(&claim);
@@ -107,15 +104,24 @@ impl Protocol {
     /// still linked.
     #[inline]
     pub(crate) fn hold_owned(&self, object: NonNull<()>) -> Claim<Record> {
+        let (claim, fence) = self.claim_owned();
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        set_hazard(&record.first_hazard(), object.as_ptr());
+        fence.issue();
+        claim
+    }
+
+    /// Claims a record that is bound to no thread. The fence comes after its slot is set: it makes claim, kind and slot visible at once, and
+    /// pairs with the fence in `Protocol::order`.
+    #[inline]
+    fn claim_owned(&self) -> (Claim<Record>, ReaderFence) {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
         record.adopt_owned();
-        set_hazard(&record.first_hazard(), object.as_ptr());
-        // As in `protect_owned`.
         let fence = if busted::is(Variant::OwnedLight) { ReaderFence::Light } else { ReaderFence::Full };
-        fence.issue();
-        claim
+        (claim, fence)
     }
 
     /// Releases what [`protect_owned`](Protocol::protect_owned) has protected. Any thread may call this.

@@ -54,7 +54,7 @@ impl<'c> Obstacle<'c> {
 const FEW_SLOTS: usize = if cfg!(stillpoint_loom) { 0 } else { 256 };
 /// A scan takes some 30 ns for each slot in use: a fifth of a thread's time, if it does nothing else than retire.
 const PER_SLOT: Duration = Duration::from_nanos(150);
-/// So many open objects for each slot in use pay for a scan at once.
+/// This many open objects for each slot in use pay for a scan at once.
 const ENOUGH_PER_SLOT: usize = 3;
 
 #[derive(Debug, Default)]
@@ -158,19 +158,19 @@ impl Line {
         self.compared = 0;
     }
 
-    /// Whether the last scan serves again, because so many slots were in use that a scan for each sweep would cost more than all else: what
+    /// Whether the last scan serves again, because there were slots in use in such numbers that a scan for each sweep would cost more than all else: what
     /// waited for this token or an older one cannot have been protected since, if the token was over then. Of `held` objects, each is
     /// compared once with the same scan.
     pub(crate) fn serves_again(&self, token: u64, held: usize) -> bool {
         self.scanned() > FEW_SLOTS && token <= self.gathered && (held == 0 || self.compared < held)
     }
 
-    /// Notes that so many held objects are compared with the last scan.
+    /// Notes that this number of held objects is compared with the last scan.
     pub(crate) fn count_compared(&mut self, held: usize) {
         self.compared += held;
     }
 
-    /// The age of the domain before which no token is started for so few open objects, since the scan after it would cost too much for each:
+    /// The age of the domain before which no token is started for a number of open objects this small, since the scan after it would cost too much for each:
     /// less than [`ENOUGH_PER_SLOT`] for each slot that the last one found in use.
     pub(crate) fn gathers_until(&self, open: usize) -> Option<Duration> {
         let slots = self.scanned();

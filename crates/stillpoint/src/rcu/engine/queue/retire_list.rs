@@ -82,8 +82,6 @@ pub(crate) struct RetireList {
     open: usize,
     /// Whether the next look ignores the pace: the queue was [closed](RetireList::close) since the last one, or the caller does.
     hurries: bool,
-    /// Whether the next sweep may compare with the last scan.
-    may_reuse: bool,
     line: Line,
     held: Vec<Held>,
     /// The index in `held` of the next object to be compared. After the last one, polls begin again with the first.
@@ -134,7 +132,6 @@ impl RetireList {
             batches: VecDeque::new(),
             open: 0,
             hurries: false,
-            may_reuse: false,
             line: Line::default(),
             held: Vec::new(),
             next_held: 0,
@@ -496,8 +493,7 @@ impl RetireList {
             self.start(now);
         }
         let is_early = self.look_later(now).is_some();
-        self.may_reuse = may_reuse;
-        self.go_on(limit, usize::MAX, is_early)
+        self.go_on(limit, usize::MAX, is_early, may_reuse)
     }
 
     /// As [`advance`](RetireList::advance), but looks at all objects, and runs at most `limit` destructors.
@@ -506,8 +502,7 @@ impl RetireList {
     /// As [`advance`](RetireList::advance).
     pub(crate) fn free_some(&mut self, limit: usize) -> usize {
         self.hurries = true;
-        self.may_reuse = false;
-        self.go_on(usize::MAX, limit, false)
+        self.go_on(usize::MAX, limit, false, false)
     }
 
     /// As [`poll_own`](RetireList::poll_own), but starts nothing, and ignores the pace.
@@ -516,12 +511,11 @@ impl RetireList {
     /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
         self.hurries = true;
-        self.may_reuse = false;
-        self.go_on(limit, usize::MAX, false)
+        self.go_on(limit, usize::MAX, false, false)
     }
 
     /// Looks at `limit` objects at most, and frees at most `most` of them.
-    fn go_on(&mut self, limit: usize, most: usize, is_early: bool) -> usize {
+    fn go_on(&mut self, limit: usize, most: usize, is_early: bool, may_reuse: bool) -> usize {
         if busted::is(Variant::HazardsFirst) {
             self.line.gather(&self.core, 0);
         }
@@ -532,7 +526,7 @@ impl RetireList {
             // No grace period is under way any more.
             self.end_boost();
         }
-        let freed = self.sweep(ready, limit, most);
+        let freed = self.sweep(ready, limit, most, may_reuse);
         let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
         self.line.report_stall(&self.core, self.under_way(), behind);
         freed
@@ -665,12 +659,12 @@ impl RetireList {
 
     /// Frees the first `ready` objects of the queue, and the held objects, unless a hazard slot holds them. Looks at `limit`
     /// objects at most: half of them of each kind, and more of one kind if the other has fewer. Frees at most `most`.
-    fn sweep(&mut self, ready: usize, limit: usize, most: usize) -> usize {
+    fn sweep(&mut self, ready: usize, limit: usize, most: usize, may_reuse: bool) -> usize {
         let (mut freed, bytes) = (Freed { most, ..Freed::default() }, self.bytes);
         if ready > 0 || !self.held.is_empty() {
             let _foreign = Foreign::begin();
             let token = self.newest_of(ready);
-            let is_gathered = self.may_reuse && self.line.serves_again(token, self.held.len());
+            let is_gathered = may_reuse && self.line.serves_again(token, self.held.len());
             if busted::is(Variant::IgnoreHazards) {
                 self.line.ignore_hazards();
             } else if !busted::is(Variant::HazardsFirst) && !is_gathered {
