@@ -116,6 +116,10 @@ fn word_of(set: &mut [u64], slot: u32) -> &mut u64 {
     &mut set[(slot / u64::BITS) as usize]
 }
 
+fn is_in(set: &[u64], slot: u32) -> bool {
+    set.get((slot / u64::BITS) as usize).is_some_and(|word| word & bit_of(slot) != 0)
+}
+
 /// Fresh slots that a list takes at a time.
 const RUN: u32 = 32;
 
@@ -338,8 +342,7 @@ impl<K, V> Arena<K, V> {
         for list in &self.free {
             self.take_all(list, used, |slot| *word_of(&mut free, slot) |= bit_of(slot));
         }
-        let is_free = |slot: u32| free.get(slot as usize / 64).is_some_and(|word| word & bit_of(slot) != 0);
-        for block in self.slots.blocks().filter(|block| block.values.clone().all(is_free)) {
+        for block in self.slots.blocks().filter(|block| block.values.clone().all(|slot| is_in(&free, slot))) {
             // SAFETY: only this thread has the slots, which are in no list.
             unsafe { block.discard() };
             match ranges.last_mut() {
@@ -350,16 +353,11 @@ impl<K, V> Arena<K, V> {
         }
         ranges.iter().cloned().flatten().for_each(|slot| *word_of(&mut free, slot) &= !bit_of(slot));
         *self.returned.lock() = ranges;
-        for (share, words) in free.chunks(SHARE as usize / 64).enumerate().rev() {
-            let first = share as u32 * SHARE;
-            let list = self.free[share % LISTS].lock();
-            let is_free = |slot: &u32| {
-                words.get((slot - first) as usize / 64).is_some_and(|word| word & bit_of(*slot) != 0)
-            };
-            (first..first.saturating_add(SHARE))
-                .rev()
-                .filter(is_free)
-                .for_each(|slot| self.push(&list, slot));
+        for share in (0..used.div_ceil(SHARE)).rev() {
+            let first = share * SHARE;
+            let list = self.free[share as usize % LISTS].lock();
+            let slots = (first..first.saturating_add(SHARE)).rev();
+            slots.filter(|slot| is_in(&free, *slot)).for_each(|slot| self.push(&list, slot));
         }
         // Relaxed: ordered by the store below.
         self.moves.fetch_add(1, Ordering::Relaxed);
