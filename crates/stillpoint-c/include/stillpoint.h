@@ -1053,8 +1053,9 @@ STILL_NODISCARD int still_table_protect(const struct still_table *table, struct 
                                         struct still_protected *held) STILL_NOEXCEPT;
 
 /* [owner] As still_table_protect, for `count` keys, at most 64, which lie one after the other in memory. The cache misses of the lookups
- * overlap. If key i is found, bit i of `hits` is set. Writes all `count` places of `held`, also if the call fails; those of absent keys hold
- * nothing. Returns how many keys were found. Each object is released by itself. -EINVAL also if `held` or `hits` is NULL. */
+ * overlap. If key i is found, bit i of `hits` is set. Writes all `count` places of `held` (the first 64, if there are more), also if the
+ * call fails; those of absent keys hold nothing. Returns how many keys were found. Each object is released by itself. -EINVAL also if
+ * `held` or `hits` is NULL. */
 STILL_NODISCARD int still_table_protect_many(const struct still_table *table, struct still_reader *reader, const void *keys,
                                              size_t count, struct still_protected *held, uint64_t *hits) STILL_NOEXCEPT;
 

@@ -319,8 +319,9 @@ pub unsafe extern "C" fn still_table_protect_many(
         if held.is_null() {
             return Err(NO_PLACE);
         }
-        // SAFETY: the caller passes room for `count` of them. They hold nothing if the call fails.
-        (0..count).for_each(|at| unsafe { held.add(at).write(still_protected::NOTHING) });
+        // SAFETY: the caller passes room for `count` of them. They hold nothing if the call fails. No place after the last
+        // that a call may fill is touched: a count that is too large may be a mistake.
+        (0..count.min(MOST)).for_each(|at| unsafe { held.add(at).write(still_protected::NOTHING) });
         not_too_many(count)?;
         if hits.is_null() {
             return Err(NO_PLACE);
