@@ -74,6 +74,8 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
         Broken::Rcu(Rcu::OwnedLight),
         "on x86-64 the read-modify-write that claims the record comes before the slot is set, and its window is narrow",
     ),
+    (Broken::Rcu(Rcu::UnlentRelaxed), KEPT),
+    (Broken::Rcu(Rcu::LentTwice), "torture has its own domain; threads lend slots only in the default one"),
     (Broken::Rcu(Rcu::SlotUncounted), NO_SLOTS),
     (Broken::Rcu(Rcu::SlotOfThread), NO_SLOTS),
     (Broken::Rcu(Rcu::VouchTokenRelaxed), KEPT),

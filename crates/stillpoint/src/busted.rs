@@ -17,6 +17,8 @@ stillpoint_sys::variants! {
     ProtectNoReload = "protect-no-reload": "A protected load does not load its source a second time.",
     ProtectNoLight = "protect-no-light": "A protected load has no light fence between slot and reload.",
     ProtectReloadRelaxed = "protect-reload-relaxed": "A protected load confirms with a relaxed reload.",
+    UnlentRelaxed = "unlent-relaxed": "The load that finds a lent slot clear is relaxed, not acquire.",
+    LentTwice = "lent-twice": "A thread lends its slot while the slot is lent.",
     OwnedLight = "owned-light": "A protected load that is bound to no thread issues a light fence instead of a full one.",
     SlotUncounted = "slot-uncounted": "A slot that belongs to no thread is not counted among those that rely on light fences.",
     LinkTagInSlot = "link-tag-in-slot": "A protected link's slot holds the address with its tag.",

@@ -11,14 +11,14 @@ mod forked;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{mpsc, Arc, Barrier, LazyLock};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::rcu::raw::{self, Callback, CallbackQueue, Spare};
 use stillpoint::rcu::wait::{ReaderKind, Stall, SynchronizeError};
-use stillpoint::rcu::{Domain, Reclaimer};
+use stillpoint::rcu::{self, Domain, RcuCell, Reclaimer};
 
 use census::Census;
 use child::in_child;
@@ -363,6 +363,37 @@ fn callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent() {
                 assert_eq!(count.load(Ordering::Relaxed), 1_000);
             });
         }
+    });
+}
+
+/// In the default domain, threads lend a slot again and again. The child has the object, and not the thread.
+#[test]
+fn a_child_keeps_what_other_threads_have_lent() {
+    in_child("a_child_keeps_what_other_threads_have_lent", || {
+        static FIRST: LazyLock<RcuCell<u64>> = LazyLock::new(|| RcuCell::new(1));
+        let mine = FIRST.protect_owned().expect("never empty");
+        let (send, receive) = mpsc::channel();
+        let (end, wait) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            send.send(FIRST.protect_owned().expect("never empty")).expect("it is received");
+            let _ = wait.recv();
+        });
+        let held = receive.recv().expect("it is sent");
+        let domain = rcu::default_domain();
+        assert_eq!(domain.stats().owned, 2);
+        in_fork(|| {
+            // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
+            unsafe { rcu::reset_after_fork() };
+            assert_eq!(domain.stats().owned, 2);
+            FIRST.set(2);
+            assert!(rcu::barrier_timeout(Duration::from_millis(1)).is_err(), "it is held");
+            assert_eq!((*mine, *held), (1, 1));
+            let next = thread::spawn(|| FIRST.protect_owned().expect("never empty")).join().unwrap();
+            drop((mine, held));
+            rcu::barrier().expect("nothing is in the way");
+            assert_eq!((*next, domain.stats().owned), (2, 1));
+        });
+        drop(end);
     });
 }
 

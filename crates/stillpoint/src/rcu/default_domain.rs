@@ -7,6 +7,8 @@ use std::sync::atomic::{compiler_fence, Ordering};
 use std::time::Duration;
 
 use super::domain::{Domain, DomainBuilder};
+use super::engine::core::record::{Record, Slot};
+use super::engine::core::registry::Claim;
 use super::engine::queue::shelf::OwnShelf;
 use super::engine::wait::error::SynchronizeError;
 use super::engine::Core;
@@ -204,6 +206,8 @@ pub unsafe fn reset_after_fork() {
 /// What a thread has in the default domain, from its first use to the end of the thread.
 struct Local {
     reader: Reader,
+    /// The record whose slot the thread lends. The first object that it protects for nobody makes it.
+    lender: OnceCell<Claim<Record>>,
     /// Takes what the thread retires. The thread's first write makes it.
     shelf: OnceCell<RefCell<OwnShelf>>,
     /// Number of rounds of the thread's destructors that have passed.
@@ -237,7 +241,8 @@ fn local() -> &'static Local {
 #[cold]
 #[inline(never)]
 fn begin() -> &'static Local {
-    let local = Local { reader: default_domain().reader(), shelf: OnceCell::new(), rounds: Cell::new(0) };
+    let reader = default_domain().reader();
+    let local = Local { reader, lender: OnceCell::new(), shelf: OnceCell::new(), rounds: Cell::new(0) };
     let local = Box::into_raw(Box::new(local));
     // If this call fails, the record stays claimed after the thread has ended, and holds nothing up.
     // SAFETY: `end` accepts the pointer that was made here.
@@ -269,7 +274,7 @@ unsafe extern "C" fn end(local: *mut c_void) {
             LOCAL.set(ptr::null());
             // The thread loads nothing any more.
             local.reader.offline();
-            local.give_up_shelf();
+            local.give_up();
             return;
         }
     }
@@ -278,11 +283,15 @@ unsafe extern "C" fn end(local: *mut c_void) {
     compiler_fence(Ordering::SeqCst);
     // SAFETY: it came from `Box::into_raw`; no guard and no protected load refers to it, and `present` does not find it any more.
     let local = unsafe { Box::from_raw(pointer) };
-    local.give_up_shelf();
+    local.give_up();
 }
 
 impl Local {
-    fn give_up_shelf(&self) {
+    /// Ends what the thread has besides its reader.
+    fn give_up(&self) {
+        if let Some(claim) = self.lender.get() {
+            default_domain().core().protocol.end_lending(claim);
+        }
         if let Some(shelf) = self.shelf.get() {
             shelf.borrow_mut().end(default_domain().core());
         }
@@ -296,8 +305,44 @@ pub(crate) fn reader() -> &'static Reader {
 }
 
 /// The reader of the calling thread, if `core` is the default domain.
+#[inline]
 pub(crate) fn reader_in(core: &Core) -> Option<&'static Reader> {
     DEFAULT.get().is_some_and(|domain| ptr::eq(&**domain.core(), core)).then(reader)
+}
+
+/// A slot for one object that the calling thread protects for nobody in particular, and the thread's reader, by whose fence the slot is
+/// set. The caller sets it before it calls any other code. `None` if the thread has lent its slot already, or the domain is another one.
+#[inline]
+pub(super) fn lend(domain: &WeakDomain) -> Option<(&'static Reader, Slot<'static>)> {
+    let is_default = DEFAULT.get().is_some_and(|default| domain.is(default.core()));
+    is_default.then(local).and_then(Local::lend)
+}
+
+/// As [`lend`], for a data structure that has the domain.
+#[inline]
+pub(crate) fn lend_in(core: &Core) -> Option<Slot<'static>> {
+    reader_in(core)?;
+    local().lend().map(|(_, slot)| slot)
+}
+
+impl Local {
+    #[inline]
+    fn lend(&'static self) -> Option<(&'static Reader, Slot<'static>)> {
+        let claim = self.lender.get().unwrap_or_else(|| self.begin_lending());
+        // SAFETY: the default domain is never dropped.
+        let slot = unsafe { claim.slot() }.unlent()?;
+        Some((&self.reader, slot))
+    }
+
+    #[cold]
+    fn begin_lending(&self) -> &Claim<Record> {
+        let protocol = &default_domain().core().protocol;
+        if let Err(claim) = self.lender.set(protocol.begin_lending()) {
+            // The allocator was called, and has protected an object itself.
+            protocol.end_lending(&claim);
+        }
+        self.lender.get().expect("it was set just now")
+    }
 }
 
 /// Panics unless the domain is the default one.

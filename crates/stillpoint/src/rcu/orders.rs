@@ -30,7 +30,9 @@ stillpoint_sys::orders! {
     /// The store that sets a slot: the reads of the object that the slot held before come first.
     hazard_set: Release, [hazards], "9", [HazardSetRelaxed];
     /// The store that clears a slot: the reads of the object happen before its free.
-    hazard_clear: Release, [hazards], "9", [HazardClearRelaxed];
+    hazard_clear: Release, [hazards, unlent], "9", [HazardClearRelaxed];
+    /// The lender's load of its slot: what another thread has read by it comes before the slot is set again.
+    unlent: Acquire, [hazard_clear], "9", [UnlentRelaxed];
     /// The store that takes blocks of slots out of use: the reads of what their slots held happen before what a scan does that does
     /// not see these slots any more.
     give_blocks_back: Release, ["the acquire in `Record::blocks`"], "9", [BlocksRelaxed];

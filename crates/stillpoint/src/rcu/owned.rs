@@ -5,16 +5,19 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::cell::RcuCell;
-use super::engine::core::record::Record;
+use super::default_domain::lend;
+use super::engine::core::record::{clear_hazard, Record, Slot};
 use super::engine::core::registry::Claim;
 use super::engine::Core;
+use super::reader::Reader;
 
 /// A protected object that is bound to no thread: it may be sent, shared, and held across an `.await`. Made by
-/// [`RcuCell::protect_owned`], [`RcuCell::protect_arc`], and `get_owned` and `get_arc` of tables. [`raw::protect_owned`](super::raw::protect_owned) also makes one,
-/// which gives no access to the object.
+/// [`RcuCell::protect_owned`], [`RcuCell::protect_arc`], and `get_owned` and `get_arc` of tables.
+/// [`raw::protect_owned`](super::raw::protect_owned) also makes one, which gives no access to the object.
 ///
-/// It has a record of its own in the domain. It keeps its object alive and nothing else for as long as it exists, and any thread may
-/// drop it. The domain does not know which thread holds it, so a thread that waits for an object that it holds itself is not
+/// It keeps its object alive and nothing else for as long as it exists, and any thread may drop it. In the [default
+/// domain](super::default_domain), the first one that a thread has costs about as much as a protected load. Each further one, and any in
+/// another domain, has a record of its own, which is claimed and released: two read-modify-writes. The domain does not know which thread holds it, so a thread that waits for an object that it holds itself is not
 /// reported as a deadlock. [`Stats::owned`](super::Stats::owned) counts these values. A value that is forgotten (`mem::forget`)
 /// keeps its object alive for ever.
 ///
@@ -48,16 +51,38 @@ pub struct OwnedProtected<'a, T: ?Sized> {
     _object: PhantomData<&'a T>,
 }
 
-/// A claimed record, which the drop gives back.
-pub(crate) struct Hold {
-    core: Arc<Core>,
-    claim: Claim<Record>,
+/// What protects the object: a slot of a record that is bound to no thread.
+pub(crate) enum Hold {
+    /// Of the default domain, which is never dropped. Its lender is a thread, which sets it again when it is clear.
+    Lent(Slot<'static>),
+    /// The first slot of a record that was claimed for this object. The drop gives it back.
+    Claimed { core: NonNull<Core>, claim: Claim<Record>, _keeps: Option<Arc<Core>> },
 }
 
 impl Hold {
+    /// Claims a record, whose slot the caller sets.
+    ///
+    /// # Safety
+    /// The core outlives the result.
     #[inline]
-    pub(crate) fn new(core: Arc<Core>, claim: Claim<Record>) -> Self {
-        Self { core, claim }
+    pub(crate) unsafe fn claim(core: &Core) -> Self {
+        let claim = core.protocol.claim_owned();
+        Self::Claimed { core: NonNull::from(core), claim, _keeps: None }
+    }
+
+    #[inline]
+    fn sharing(core: Arc<Core>, claim: Claim<Record>) -> Self {
+        Self::Claimed { core: NonNull::from(&*core), claim, _keeps: Some(core) }
+    }
+
+    /// The slot.
+    #[inline]
+    pub(crate) fn slot(&self) -> Slot<'_> {
+        match self {
+            Self::Lent(slot) => *slot,
+            // SAFETY: the core is alive, by the promise of `claim`, or since this value shares it. So is its registry.
+            Self::Claimed { claim, .. } => unsafe { claim.slot() }.first_hazard(),
+        }
     }
 }
 
@@ -69,8 +94,8 @@ unsafe impl<T: ?Sized + Sync> Sync for OwnedProtected<'_, T> {}
 impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`protect`](RcuCell::protect), without a reader: the result is bound to no thread. `None` if the cell is empty.
     ///
-    /// Claims a record of the domain, and issues a full fence. Lock-free. Allocates only if the domain has
-    /// more readers and values of this kind than ever before.
+    /// Lock-free. If it needs a [record of its own](OwnedProtected), it also issues a full fence. Allocates only if the domain has more
+    /// readers and values of this kind than ever before.
     ///
     /// # Panics
     /// If the last handle of the domain is gone.
@@ -88,13 +113,23 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     #[inline]
     #[track_caller]
     pub fn protect_owned(&self) -> Option<OwnedProtected<'_, T>> {
+        if let Some((reader, slot)) = lend(self.domain()) {
+            return self.lent(reader, slot);
+        }
         let Some(core) = self.domain().core() else {
             panic!(
                 "an object of a domain cannot be protected after the last handle of the domain was dropped"
             )
         };
         let (object, claim) = self.link().protect_owned(&core)?;
-        Some(OwnedProtected { object, _hold: Hold { core, claim }, _cell: None, _object: PhantomData })
+        Some(OwnedProtected { object, _hold: Hold::sharing(core, claim), _cell: None, _object: PhantomData })
+    }
+
+    /// By a slot of the default domain. The reader is the calling thread's.
+    fn lent(&self, reader: &'static Reader, slot: Slot<'static>) -> Option<OwnedProtected<'_, T>> {
+        reader.vouch();
+        let object = self.link().protect_by(reader.fence(), &slot)?;
+        Some(OwnedProtected { object, _hold: Hold::Lent(slot), _cell: None, _object: PhantomData })
     }
 
     /// As [`protect_owned`](RcuCell::protect_owned), but the result shares ownership of the cell, and may outlive the borrow.
@@ -123,7 +158,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 impl OwnedProtected<'static, ()> {
     /// For [`raw`](super::raw), which returns the address separately.
     pub(super) fn of_address(core: &Arc<Core>, claim: Claim<Record>) -> Self {
-        let _hold = Hold { core: Arc::clone(core), claim };
+        let _hold = Hold::sharing(Arc::clone(core), claim);
         Self { object: NonNull::dangling(), _hold, _cell: None, _object: PhantomData }
     }
 }
@@ -163,8 +198,14 @@ impl<T: ?Sized> Deref for OwnedProtected<'_, T> {
 }
 
 impl Drop for Hold {
+    #[inline]
     fn drop(&mut self) {
-        self.core.protocol.release_owned(&self.claim);
+        match self {
+            // The lender may set it from now on.
+            Self::Lent(slot) => clear_hazard(slot),
+            // SAFETY: the core is alive, by the promise of `claim`, or since this value shares it.
+            Self::Claimed { core, claim, .. } => unsafe { core.as_ref() }.protocol.release_owned(claim),
+        }
     }
 }
 

@@ -2,16 +2,16 @@
 //! keys and by known hashes.
 
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{mpsc, Arc, Barrier};
+use std::sync::{mpsc, Arc, Barrier, LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use equivalent::Equivalent;
 use stillpoint::rcu::wait::SynchronizeError;
-use stillpoint::rcu::{self, Domain, Guard};
+use stillpoint::rcu::{self, Domain, Guard, OwnedProtected};
 use stillpoint::table::error::{InitError, UpdateError};
 use stillpoint::table::{Compute, Full, Operation, Set, Table, TryInsertError};
 
@@ -286,10 +286,15 @@ fn an_owned_entry_is_held_until_it_is_dropped() {
 /// Entries are held while others replace, remove and move them.
 #[test]
 fn an_owned_entry_is_the_one_that_was_found() {
+    for domain in [rcu::default_domain().clone(), Domain::new()] {
+        found_among_writers(&domain);
+    }
+}
+
+fn found_among_writers(domain: &Domain) {
     const ROUNDS: u64 = if cfg!(miri) { 30 } else { 3_000 };
     let census = Census::default();
-    let domain = Domain::new();
-    let table = Table::new_in(&domain);
+    let table = Table::new_in(domain);
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {
         for first in 0..2_u64 {
@@ -320,7 +325,58 @@ fn an_owned_entry_is_the_one_that_was_found() {
         });
     });
     drop(table);
+    domain.barrier().unwrap();
     assert_eq!(census.alive(), 0);
+}
+
+/// `Eq` looks entries up by the same slots as the lookup that calls it, and keeps them.
+#[test]
+fn an_owned_entry_is_not_the_one_that_eq_found() {
+    static OTHER: LazyLock<Table<u64, Counted>> = LazyLock::new(Table::new);
+    static KEPT: Mutex<Vec<OwnedProtected<'static, Counted>>> = Mutex::new(Vec::new());
+
+    #[derive(Clone, Copy)]
+    struct Curious(u64);
+    impl Hash for Curious {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            state.write_u64(0); // all in one chain
+        }
+    }
+    impl PartialEq for Curious {
+        fn eq(&self, other: &Self) -> bool {
+            let mut kept = KEPT.lock().unwrap();
+            kept.extend(OTHER.get_owned(&0));
+            if kept.len() > 5 {
+                kept.clear();
+            }
+            self.0 == other.0
+        }
+    }
+    impl Eq for Curious {}
+
+    let census = Census::default();
+    OTHER.insert(0, census.value(7)).unwrap();
+    let table: Table<Curious, Counted> = Table::new();
+    for key in 0..6 {
+        table.insert(Curious(key), census.value(key)).unwrap();
+    }
+    for key in 0..6 {
+        let held = table.get_owned(&Curious(key)).expect("it is there");
+        drop(table.remove(&Curious(key)));
+        drop(OTHER.insert(0, census.value(7)).unwrap());
+        for _ in 0..10 {
+            rcu::default_domain().synchronize().unwrap();
+            table.poll();
+            OTHER.poll();
+        }
+        assert_eq!((held.value, table.pending()), (key, 1));
+        let kept = KEPT.lock().unwrap();
+        assert!(kept.iter().all(|kept| kept.value == 7));
+        assert!(kept.is_empty() || OTHER.pending() > 0);
+        drop((kept, held));
+        free_all(&table);
+    }
+    KEPT.lock().unwrap().clear();
 }
 
 /// Of all threads that ask at once, one makes the value.

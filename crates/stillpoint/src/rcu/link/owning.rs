@@ -61,8 +61,8 @@ impl<T: Send + Sync + 'static> OwningLink<T> {
         core.protocol.protect_owned(&self.0)
     }
 
-    /// For models: protects the object by this slot.
-    #[cfg(all(test, stillpoint_loom))]
+    /// Protects the object by this slot, which is the caller's.
+    #[inline]
     pub(in crate::rcu) fn protect_by(
         &self,
         fence: ReaderFence,

@@ -22,6 +22,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::ProtectNoLight, "objects::protect_against_retire"),
     (Variant::ProtectReloadRelaxed, "objects::protect_against_retire"),
     (Variant::OwnedLight, "objects::an_owned_load_against_retire"),
+    (Variant::UnlentRelaxed, "objects::a_lent_slot_comes_back_from_another_thread"),
+    (Variant::LentTwice, "objects::a_lent_slot_against_retire"),
     (Variant::SlotUncounted, "objects::a_slot_of_nobody_against_retire"),
     (Variant::LinkTagInSlot, "links::what_a_link_with_a_tag_points_to_is_protected"),
     (Variant::LinkTagIgnored, "links::a_walk_hand_over_hand_ends_at_a_mark"),

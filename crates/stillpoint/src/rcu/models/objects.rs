@@ -3,8 +3,11 @@
 use loom::thread;
 
 use super::{explore, spawn, spawn_reader, Shared};
-use crate::rcu::engine::core::record::{set_hazard, Record};
+use std::ptr::NonNull;
+
+use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Record};
 use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::Reader;
 
 #[test]
 fn protect_against_retire() {
@@ -107,6 +110,124 @@ fn a_slot_of_nobody_changes_hands() {
         shared.replace_each();
         reader.join().unwrap();
     });
+}
+
+/// The thread lends its slot, and ends its reader. It does not lend the slot again before that is clear.
+#[test]
+fn a_lent_slot_against_retire() {
+    explore(3, || {
+        let shared = Shared::<2>::new();
+        let reader = spawn_reader(&shared, |shared, reader| {
+            let claim = shared.domain.core().protocol.begin_lending();
+            let record = record_of(&claim);
+            let first = lend(shared, &reader, record, 0).expect("nothing is lent yet");
+            let second = lend(shared, &reader, record, 1);
+            reader.offline();
+            for object in second.into_iter().chain([first]) {
+                read(object);
+            }
+            take_back(record);
+            shared.domain.core().protocol.end_lending(&claim);
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
+/// Another thread clears the slot, which is then lent again. A third one, which frees the first object, sees only the second one in the
+/// slot.
+#[test]
+fn a_lent_slot_comes_back_from_another_thread() {
+    explore(3, || {
+        let shared = Shared::<2>::new();
+        let reader = shared.domain.reader();
+        let claim = shared.domain.core().protocol.begin_lending();
+        let record = record_of(&claim);
+        let first = lend(&shared, &reader, record, 0).expect("nothing is lent yet");
+        let other = spawn(&shared, move |_| {
+            read(first);
+            take_back(record);
+        });
+        let writer = spawn(&shared, |shared| {
+            let mut reclaimer = shared.domain.reclaimer();
+            reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
+            reclaimer.poll();
+        });
+        if let Some(object) = lend(&shared, &reader, record, 1) {
+            reader.vouch();
+            read(object);
+            take_back(record);
+        }
+        other.join().unwrap();
+        writer.join().unwrap();
+        shared.domain.core().protocol.end_lending(&claim);
+    });
+}
+
+/// A thread ends while its slot is lent, and the next one takes the slot over.
+#[test]
+fn a_lender_ends_before_its_slot_comes_back() {
+    explore(2, || {
+        let shared = Shared::<2>::new();
+        let reader = spawn_reader(&shared, |shared, reader| {
+            let protocol = &shared.domain.core().protocol;
+            let claim = protocol.begin_lending();
+            let record = record_of(&claim);
+            let object = lend(shared, &reader, record, 0);
+            protocol.end_lending(&claim);
+            // The other thread may have emptied the cell.
+            if let Some(object) = object {
+                read(object);
+                take_back(record);
+            }
+        });
+        let next = shared.domain.reader();
+        let protocol = &shared.domain.core().protocol;
+        let claim = protocol.begin_lending();
+        let record = record_of(&claim);
+        let object = lend(&shared, &next, record, 1);
+        let mut reclaimer = shared.domain.reclaimer();
+        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
+        reclaimer.poll();
+        if let Some(object) = object {
+            read(object);
+            take_back(record);
+        }
+        reader.join().unwrap();
+        protocol.end_lending(&claim);
+        drop(next);
+        // One record was left, or none: the next thread takes it over, or claims one.
+        let last = protocol.begin_lending();
+        protocol.end_lending(&last);
+        assert_eq!(protocol.readers(), (0, 0));
+    });
+}
+
+/// As `RcuCell::protect_owned` in the default domain.
+fn lend<const CELLS: usize>(
+    shared: &Shared<CELLS>,
+    reader: &Reader,
+    record: &Record,
+    cell: usize,
+) -> Option<NonNull<super::Object>> {
+    let slot = record.unlent()?;
+    reader.vouch();
+    shared.cells[cell].link().protect_by(reader.fence(), &slot)
+}
+
+fn read(object: NonNull<super::Object>) {
+    // SAFETY: a slot holds the object.
+    unsafe { object.as_ref() }.read();
+}
+
+/// As the drop of the `OwnedProtected`.
+fn take_back(record: &Record) {
+    clear_hazard(&record.first_hazard());
+}
+
+fn record_of(claim: &Claim<Record>) -> &'static Record {
+    // SAFETY: the domain of a model is alive as long as the model uses the record.
+    unsafe { claim.slot() }
 }
 
 /// Reads the object of a cell, by a slot that belongs to no thread.

@@ -1,8 +1,8 @@
 //! The readers' protocol.
 
+use std::cell::OnceCell;
 use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 use equivalent::Equivalent;
 
@@ -11,6 +11,7 @@ use super::array::{Array, View};
 use super::bucket::{tag_of, Bucket, END, MOVED, NO_ENTRY};
 use super::Inner;
 use crate::fence::ReaderFence;
+use crate::rcu::default_domain::lend_in;
 use crate::rcu::engine::core::read::protect_from;
 use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard, Record, Slot};
 use crate::rcu::engine::core::Protocol;
@@ -540,20 +541,57 @@ impl<K, V, S> Inner<K, V, S> {
         hash: u64,
         key: &Q,
     ) -> Option<Held<'a, K, V>> {
+        // SAFETY: the slot is the reader's, and free.
+        unsafe { self.search_into(reader, || reader.free_hazard(), hash, key) }
+    }
+
+    /// As [`search_unbound`](Inner::search_unbound), into a slot of the caller. `entry` is called last: what it calls may look up entries itself.
+    ///
+    /// # Safety
+    /// The slot is one of the table's domain, and clear. Nothing else uses it until the result is dropped.
+    #[inline(always)]
+    unsafe fn search_into<'a, Q: Equivalent<K> + ?Sized>(
+        &'a self,
+        reader: &'a Reader,
+        entry: impl FnOnce() -> Slot<'a>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Held<'a, K, V>> {
         let record = reader.record();
         let [current, _, next] = record.exclusive_hazards();
         reader.vouch();
         // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq`
         // within another lookup, or the last user was forgotten. Relaxed: the owner reads its own stores.
         if !current.load(Ordering::Relaxed).is_null() {
-            return self.search_in_further_arrays(reader, hash, key);
+            return self.search_in_further_arrays(reader, entry, hash, key);
         }
-        let entry = reader.free_hazard();
+        let entry = entry();
         let _pinned = ClearLater(current);
         let protocol = &self.core().protocol;
         let slots = Slots { entry, current, next, fence: reader.fence(), record, protocol };
         // SAFETY: the slots were free, and belong to this call until it returns.
         unsafe { self.search_with(slots, hash, key) }
+    }
+
+    /// As [`search_unbound`](Inner::search_unbound), into a slot that is bound to no thread.
+    #[inline(always)]
+    pub(crate) fn search_owned<Q: Equivalent<K> + ?Sized>(
+        &self,
+        reader: &Reader,
+        hash: u64,
+        key: &Q,
+    ) -> Option<(NonNull<Pair<K, V>>, Hold)> {
+        let core = self.core();
+        let hold = OnceCell::new();
+        let entry = || {
+            // SAFETY: the core is the table's, which the result does not outlive.
+            let made = lend_in(core).map_or_else(|| unsafe { Hold::claim(core) }, Hold::Lent);
+            hold.get_or_init(|| made).slot()
+        };
+        // SAFETY: the slot is of the table's domain, was clear, and belongs to `hold`.
+        let held = ManuallyDrop::new(unsafe { self.search_into(reader, entry, hash, key) }?);
+        let pair = held.pair;
+        Some((pair, hold.into_inner()?))
     }
 
     /// As [`search_unbound`](Inner::search_unbound), when the usual slots of arrays are taken.
@@ -562,12 +600,13 @@ impl<K, V, S> Inner<K, V, S> {
     fn search_in_further_arrays<'a, Q: Equivalent<K> + ?Sized>(
         &'a self,
         reader: &'a Reader,
+        entry: impl FnOnce() -> Slot<'a>,
         hash: u64,
         key: &Q,
     ) -> Option<Held<'a, K, V>> {
         let (current, next) = (Lent(reader.further_hazard()), Lent(reader.further_hazard()));
-        // Last: until it is set, a lookup by the allocator may take the first slot.
-        let entry = reader.free_hazard();
+        // Last: until it is set, a lookup by the allocator may take the same slot.
+        let entry = entry();
         let slots = Slots {
             entry,
             current: current.0.hazard(),
@@ -669,26 +708,6 @@ impl<K, V, S> Inner<K, V, S> {
         });
     }
 
-    /// Looks a key up, and holds its entry by a record that is bound to no thread. The reader is of the table's domain.
-    #[inline(always)]
-    pub(crate) fn search_owned<Q: Equivalent<K> + ?Sized>(
-        &self,
-        reader: &Reader,
-        hash: u64,
-        key: &Q,
-    ) -> Option<(NonNull<Pair<K, V>>, Hold)> {
-        let core = self.core();
-        let hold = |pair: &Pair<K, V>| {
-            let pair = NonNull::from(pair);
-            Some((pair, Hold::new(Arc::clone(core), core.protocol.hold_owned(pair.cast()))))
-        };
-        self.with_slots(reader, |slots| {
-            slots.vouch();
-            let mut array = slots.pin_current(self);
-            self.search_and_hold(slots, &mut array, hash, key, hold).flatten()
-        })
-    }
-
     /// As the first two passes of [`search_many`]. The array is pinned.
     fn prefetch_all(&self, view: View<'_>, hashes: &[u64]) {
         for hash in hashes {
@@ -750,14 +769,14 @@ impl<K, V, S> Inner<K, V, S> {
         let [current, entry, next] = record.exclusive_hazards();
         // As in `search_unbound`. The slot of entries is of no use to others while nobody has exclusive use of the reader.
         // Relaxed: the owner reads its own stores.
-        if [current, entry].iter().all(|slot| slot.load(Ordering::Relaxed).is_null()) {
-            let _pinned = ClearLater(current);
-            let entry = record.exclusive_hazard();
-            return action(Slots { entry, current, next, fence: reader.fence(), record, protocol });
-        }
-        let [current, entry, next] = [(); 3].map(|()| Lent(reader.further_hazard()));
-        let (current, next) = (current.0.hazard(), next.0.hazard());
-        action(Slots { entry: entry.0, current, next, fence: reader.fence(), record, protocol })
+        let are_free = [current, entry].iter().all(|slot| slot.load(Ordering::Relaxed).is_null());
+        let lent = (!are_free).then(|| [(); 3].map(|()| Lent(reader.further_hazard())));
+        let (current, entry, next) = match &lent {
+            None => (current, record.exclusive_hazard(), next),
+            Some([current, entry, next]) => (current.0.hazard(), entry.0, next.0.hazard()),
+        };
+        let _pinned = ClearLater(current);
+        action(Slots { entry, current, next, fence: reader.fence(), record, protocol })
     }
 }
 

@@ -619,7 +619,10 @@ impl Protocol {
     pub(crate) fn readers(&self) -> (usize, usize) {
         let mut numbers = (0, 0);
         for record in self.records.iter() {
-            *(if record.kind() == ReaderKind::ProtectedLoad { &mut numbers.1 } else { &mut numbers.0 }) += 1;
+            match record.kind() {
+                ReaderKind::ProtectedLoad => numbers.1 += usize::from(!record.is_spare()),
+                _ => numbers.0 += 1,
+            }
         }
         numbers
     }

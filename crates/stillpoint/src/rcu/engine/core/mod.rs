@@ -34,6 +34,8 @@ pub(crate) struct Protocol {
     /// Number of registered readers that rely on light fences, and so on the heavy fences of writers: guards and protected
     /// loads. Readers that no heavy fence of the domain reaches fence themselves and are not included.
     light_readers: CachePadded<AtomicUsize>,
+    /// Number of records that are left lent by threads that have ended, or more.
+    left: AtomicUsize,
     records: Registry<Record>,
 }
 
@@ -49,6 +51,7 @@ impl Protocol {
             token: CachePadded::new(AtomicU64::new(FIRST_TOKEN)),
             progress: CachePadded::new(Progress::new(FIRST_TOKEN)),
             light_readers: CachePadded::new(AtomicUsize::new(0)),
+            left: AtomicUsize::new(0),
             records: Registry::new(),
         }
     }
@@ -85,6 +88,8 @@ impl Protocol {
             } else if record.kind() == ReaderKind::ProtectedLoad {
                 // It belongs to no thread, either. A slot that is set again and again may count as a light reader.
                 light_readers += usize::from(record.is_light());
+                // Relaxed: there is no other thread.
+                self.left.fetch_add(usize::from(record.lose_lender()), Ordering::Relaxed);
             } else if record.is_mine() {
                 light_readers += usize::from(record.is_light());
                 record.refresh();

@@ -90,7 +90,9 @@ impl Protocol {
     pub(crate) fn protect_owned<T>(&self, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Claim<Record>)> {
         // Relaxed: this address is not followed.
         let candidate = NonNull::new(source.load(Ordering::Relaxed))?;
-        let (claim, fence) = self.claim_owned();
+        let claim = self.claim_owned();
+        // It makes claim, kind and slot visible at once, and pairs with the fence in `Protocol::order`.
+        let fence = if busted::is(Variant::OwnedLight) { ReaderFence::Light } else { ReaderFence::Full };
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
         let object = protect_from(fence, source, candidate, &record.first_hazard());
@@ -100,28 +102,46 @@ impl Protocol {
         object.map(|object| (object, claim))
     }
 
-    /// As [`protect_owned`](Protocol::protect_owned), for an object that the caller protects already. The caller confirms afterwards that it is
-    /// still linked.
+    /// Claims a record that is bound to no thread. Its holder sets the slot, and fences then: fully, or as a reader that has vouched.
     #[inline]
-    pub(crate) fn hold_owned(&self, object: NonNull<()>) -> Claim<Record> {
-        let (claim, fence) = self.claim_owned();
-        // SAFETY: the registry is alive.
-        let record: &Record = unsafe { claim.slot() };
-        set_hazard(&record.first_hazard(), object.as_ptr());
-        fence.issue();
-        claim
-    }
-
-    /// Claims a record that is bound to no thread. The fence comes after its slot is set: it makes claim, kind and slot visible at once, and
-    /// pairs with the fence in `Protocol::order`.
-    #[inline]
-    fn claim_owned(&self) -> (Claim<Record>, ReaderFence) {
+    pub(crate) fn claim_owned(&self) -> Claim<Record> {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
         record.adopt_owned();
-        let fence = if busted::is(Variant::OwnedLight) { ReaderFence::Light } else { ReaderFence::Full };
-        (claim, fence)
+        claim
+    }
+
+    /// The record whose slot the calling thread lends from now on, until it [ends](Protocol::end_lending). Walks all records if a thread
+    /// has ended whose slot is lent, and was not taken over.
+    pub(crate) fn begin_lending(&self) -> Claim<Record> {
+        // Relaxed: a hint. The exchange decides.
+        if self.left.load(Ordering::Relaxed) > 0 {
+            let taken = self.records.claims().find(|(record, _)| record.take_over());
+            if let Some((_, claim)) = taken {
+                self.left.fetch_sub(1, Ordering::Relaxed);
+                return claim;
+            }
+        }
+        let claim = self.claim_owned();
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        record.lend();
+        claim
+    }
+
+    /// Ends what [`begin_lending`](Protocol::begin_lending) began. A slot that is lent stays so.
+    pub(crate) fn end_lending(&self, claim: &Claim<Record>) {
+        // SAFETY: the registry is alive.
+        let record: &Record = unsafe { claim.slot() };
+        if record.unlent().is_some() {
+            record.abandon();
+            self.records.release(claim);
+        } else {
+            // Relaxed: a hint.
+            self.left.fetch_add(1, Ordering::Relaxed);
+            record.leave_lent();
+        }
     }
 
     /// Releases what [`protect_owned`](Protocol::protect_owned) has protected. Any thread may call this.
@@ -383,8 +403,10 @@ pub(crate) fn protect_word<T>(
 
 #[cfg(all(test, target_os = "linux", not(any(stillpoint_loom, stillpoint_portable))))]
 mod tests {
+    use std::ptr;
     use std::time::{Duration, Instant};
 
+    use super::{clear_hazard, set_hazard, Claim, Record};
     use crate::fence::{fault, Mode};
     use crate::rcu::other::silent;
     use crate::rcu::wait::SynchronizeError;
@@ -392,6 +414,36 @@ mod tests {
 
     fn asymmetric() -> Domain {
         Domain::builder().fence(Mode::Asymmetric).build().expect("tests have membarrier")
+    }
+
+    /// A slot that is lent when its thread ends is the next thread's. None that could be lent counts as an object that is held.
+    #[test]
+    fn a_slot_outlives_its_lender() {
+        let domain = Domain::new();
+        let protocol = &domain.core().protocol;
+        let mut object = 7;
+        let record_of = |claim: &Claim<Record>| {
+            // SAFETY: the domain is alive.
+            let record: &Record = unsafe { claim.slot() };
+            record
+        };
+        let first = protocol.begin_lending();
+        let record = record_of(&first);
+        assert_eq!(domain.stats().owned, 0);
+        set_hazard(&record.unlent().expect("it is new"), (&raw mut object).cast());
+        protocol.end_lending(&first);
+        for is_lent in [true, false] {
+            assert_eq!(domain.stats().owned, usize::from(is_lent));
+            let next = protocol.begin_lending();
+            assert!(ptr::eq(record_of(&next), record), "it is taken over");
+            assert_ne!(record.unlent().is_some(), is_lent);
+            let other = protocol.begin_lending();
+            assert!(!ptr::eq(record_of(&other), record), "it is taken over once");
+            protocol.end_lending(&other);
+            protocol.end_lending(&next);
+            clear_hazard(&record.first_hazard());
+        }
+        assert_eq!(protocol.records.iter().count(), 0, "the last one was released");
     }
 
     #[test]

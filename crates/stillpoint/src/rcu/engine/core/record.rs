@@ -84,6 +84,9 @@ pub enum ReaderKind {
 /// In `thread`: the record belongs to no thread. No thread has this handle.
 const NOBODY: usize = usize::MAX;
 
+/// In `thread`: the record's slot was lent, and the thread that has lent it has ended. No thread has this handle.
+const LEFT: usize = usize::MAX - 1;
+
 /// In `kind`: the holder announces itself by light fences.
 const LIGHT: u32 = 2;
 
@@ -331,6 +334,50 @@ impl Record {
     pub(crate) fn adopt_owned(&self) {
         // Release: as in `adopt`.
         self.kind.store(ReaderKind::ProtectedLoad as u32, Ordering::Release);
+    }
+
+    /// Notes that the calling thread lends the record's slot, again and again. The record is one of [owned](Record::adopt_owned) loads.
+    pub(crate) fn lend(&self) {
+        // Relaxed: as in `adopt`.
+        self.thread.store(stillpoint_sys::os::thread_handle(), Ordering::Relaxed);
+    }
+
+    /// The slot, if it is not lent at the moment. Only the lender calls this.
+    #[inline(always)]
+    pub(crate) fn unlent(&self) -> Option<Slot<'_>> {
+        let is_free = busted::is(Variant::LentTwice) || self.first.load(orders::unlent()).is_null();
+        is_free.then(|| self.first_hazard())
+    }
+
+    /// The lender has ended. Another one may [take over](Record::take_over).
+    pub(crate) fn leave_lent(&self) {
+        // Release: pairs with the acquire in `take_over`: the next lender finds the slot as it is.
+        self.thread.store(LEFT, Ordering::Release);
+    }
+
+    /// Goes on with the lending in place of a thread that has ended. False if there is none.
+    pub(crate) fn take_over(&self) -> bool {
+        let own = stillpoint_sys::os::thread_handle();
+        // Acquire: pairs with the release in `leave_lent`.
+        self.thread.compare_exchange(LEFT, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the record is there to lend its slot, which is free at the moment.
+    pub(crate) fn is_spare(&self) -> bool {
+        // Relaxed, both: for statistics.
+        let thread = self.thread.load(Ordering::Relaxed);
+        thread != 0 && thread != NOBODY && self.first.load(Ordering::Relaxed).is_null()
+    }
+
+    /// In the child of a `fork`, for a record of owned loads: its lender may not be there any more.
+    pub(crate) fn lose_lender(&self) -> bool {
+        // Relaxed, both: there is no other thread.
+        let thread = self.thread.load(Ordering::Relaxed);
+        let is_lost = thread != 0 && thread != NOBODY && thread != LEFT && !self.is_mine();
+        if is_lost {
+            self.thread.store(LEFT, Ordering::Relaxed);
+        }
+        is_lost
     }
 
     /// Notes that from now on the record belongs to no thread, but to a slot that is set again and again. Returns whether
