@@ -18,7 +18,14 @@
 //! **Who frees.** What waits is on a shelf of its [domain](rcu::Domain). Whoever writes, polls, or waits in
 //! [`barrier`](rcu::barrier), and the [background thread](rcu::BackgroundReclaimer), serves it: what cells have replaced, and what tables
 //! have removed. So a destructor may run on any of these threads. What is handed to a reclaimer, only that reclaimer frees.
-//! If no thread does any of this, nothing is freed.
+//!
+//! **In an idle program nothing is freed**, since no thread does any of this: a configuration that changes once a day leaves the old one
+//! waiting until the next change. One line frees it as soon as no reader holds it:
+//!
+//! ```
+//! let reclaimer = stillpoint::rcu::default_domain().background().spawn()?; // keep it as long as the program runs
+//! # Ok::<(), std::io::Error>(())
+//! ```
 //!
 //! Three types are the core:
 //!
