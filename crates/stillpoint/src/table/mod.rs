@@ -60,9 +60,9 @@
 //! # Consistency
 //!
 //! Single operations are linearizable: each takes effect at one instant between its call and its return. Iteration,
-//! [`retain`](TableGuard::retain), [`clear`](Table::clear), [`len`](Table::len), and what is built on them (clones,
-//! comparisons, `Debug`, serialization) are not atomic. An entry that is in the table from beginning to end is seen
-//! exactly once. An entry that is inserted or removed meanwhile may or may not be seen.
+//! [`retain`](TableGuard::retain), [`clear`](Table::clear), [`len`](Table::len), and what is built on them (`Debug`,
+//! serialization) are not atomic. An entry that is in the table from beginning to end is seen exactly once. An entry
+//! that is inserted or removed meanwhile may or may not be seen.
 //!
 //! Two operations in a row are not atomic together. To read and change an entry atomically, use one of the operations
 //! below.
