@@ -57,6 +57,7 @@ const WORDS: &[(&str, &str)] = &[
     ("growth", "a table that begins empty and grows; its memory"),
     ("bustle", "the mixes of the benchmark bustle"),
     ("conc-map-bench", "the mixes of the benchmark conc-map-bench"),
+    ("service", "a web service's map: text keys, few writes, also more threads than CPUs"),
     // Of membarrier and simulate.
     (
         "the poster",
@@ -185,6 +186,7 @@ const WORDS: &[(&str, &str)] = &[
     ("papaya+guard", "papaya's hash table, pinned once for all lookups"),
     ("dashmap", "a hash table in shards behind locks"),
     ("scc", "a hash table with a lock for each bucket"),
+    ("std/rwlock", "std's HashMap behind std's RwLock"),
     // Barriers.
     ("syscall", "the system call membarrier, which interrupts only the CPUs that run a thread"),
     ("mprotect", "a change of a page's protection, which interrupts only the CPUs that run a thread"),

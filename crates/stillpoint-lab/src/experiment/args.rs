@@ -29,7 +29,7 @@ pub(crate) enum Experiment {
     Preempt,
     /// Costs of single operations
     Micro,
-    /// Hash tables: lookups, writes, growth, memory, and the mixes of bustle and conc-map-bench
+    /// Hash tables: lookups, writes, growth, memory, the mixes of bustle and conc-map-bench, and a web service's map
     Table,
     /// Barriers on every thread: system call, signals, kernel module, and what they cost readers
     Membarrier,
@@ -73,7 +73,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_threads)]
     pub(crate) initiators: Vec<usize>,
 
-    /// Numbers of threads in `table` and `structures`, at most one for each CPU [default: 1,2]
+    /// Numbers of threads in `table` and `structures`, at most one for each CPU; in the scenario `service` of `table` any
+    /// [default: 1,2; in `service` 2,16]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_threads)]
     pub(crate) threads: Vec<usize>,
 

@@ -3,6 +3,7 @@
 use stillpoint_harness::output::figures::{Across, Figure, Up};
 
 use super::mixes::{BUSTLE, CONC_MAP_BENCH};
+use super::service::SERVICE;
 
 const COMMON: Figure = Figure {
     experiment: "table",
@@ -56,6 +57,14 @@ pub(crate) const FIGURES: &[&Figure] = &[
         scenarios: &[BUSTLE, CONC_MAP_BENCH],
         title: "Mixes of other harnesses",
         across: Across::Params(&["mix"]),
+        up: Up::more("ops_per_s", "operations a second"),
+        ..COMMON
+    },
+    &Figure {
+        name: "table-service",
+        scenarios: &[SERVICE],
+        title: "A web service's map",
+        across: Across::Params(&["mix", "entries"]),
         up: Up::more("ops_per_s", "operations a second"),
         ..COMMON
     },

@@ -72,6 +72,14 @@ fn log2(capacity: usize) -> u8 {
     capacity.ilog2() as u8
 }
 
+/// Lets the calling thread, and those that it starts, run on any of these CPUs.
+pub(super) fn run_on(cpus: &[usize]) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| format!("cannot run on the chosen CPUs: {error}"))
+}
+
 pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(
     name: &str,
     capacity: usize,
@@ -80,11 +88,7 @@ pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(
     seed: u64,
 ) -> Result<Figures, String> {
     // All threads of the harness inherit the CPUs, even the thread that only reads the clock.
-    let mut set = CpuSet::new();
-    cpus.iter().for_each(|&cpu| set.set(cpu));
-    rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|error| format!("cannot run on the chosen CPUs: {error}"))?;
-
+    run_on(cpus)?;
     let mix = of(name)?;
     let mut random = Random::new(seed);
     let mut bytes = [0; 32];

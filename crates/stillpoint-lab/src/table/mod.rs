@@ -3,7 +3,7 @@
 //! - Lookups and writes (`uniform`, `zipf`): all contenders are filled with the same keys in one process. It is a child
 //!   process, since DPDK can be initialised only once in a process. Short slices of each follow each other in rotated
 //!   order, with the same sequence of keys; the values that they find must be those of the keys.
-//! - [`growth`], and the [`mixes`] of two harnesses by others: each contender by itself, in a new process for each round.
+//! - [`growth`], the [`mixes`] of two harnesses by others, and the map of a web [`service`]: each contender by itself, in a new process for each round.
 
 mod figures;
 mod growth;
@@ -11,8 +11,11 @@ mod keys;
 mod measure;
 mod mixes;
 mod ours;
+mod service;
 mod show;
 mod single;
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
@@ -38,13 +41,17 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "papaya+guard",
     "dashmap",
     "scc",
+    service::LOCKED,
 ];
 
-/// How the keys of lookups are chosen; memory; and the mixes of other harnesses.
-pub(crate) const SCENARIOS: &[&str] = &["uniform", "zipf", "growth", mixes::BUSTLE, mixes::CONC_MAP_BENCH];
+/// How the keys of lookups are chosen; memory; the mixes of other harnesses; and a web service's map.
+pub(crate) const SCENARIOS: &[&str] =
+    &["uniform", "zipf", "growth", mixes::BUSTLE, mixes::CONC_MAP_BENCH, service::SERVICE];
 
 /// A table that fits into the caches next to the processor.
 const FEW: usize = 1_000;
+/// How long a round of a service lasts.
+const ROUND: Duration = Duration::from_millis(400);
 /// The fewest lookups of a slice.
 const LEAST: usize = 1 << 16;
 
@@ -88,8 +95,11 @@ impl experiment::Plan for Plan {
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
         let (quick, full) = (args.length.quick, args.length.full);
+        let rounds = args.length.rounds_or(3, 3, 15);
         let mut threads = args.length.asked_or(&args.threads, &[1, 2], &[1, 2]);
-        if args.threads.iter().any(|&threads| threads > cpus.len()) {
+        // Only the threads of a service share CPUs.
+        let is_service = !scenarios.is_empty() && scenarios.iter().all(|name| name == service::SERVICE);
+        if !is_service && args.threads.iter().any(|&threads| threads > cpus.len()) {
             let (most, cpus) = (threads.iter().max().unwrap_or(&0), cpus.len());
             return Err(Stop::usage(format!(
                 "{most} threads are more than the {cpus} CPUs to measure on: give --threads fewer"
@@ -126,8 +136,15 @@ impl experiment::Plan for Plan {
                 singles.extend(threads.iter().map(|threads| single::Setting { texts, work: of(threads) }));
             }
         }
-        if !contenders.iter().any(|name| single::CONTENDERS.contains(&name.as_str())) {
-            singles.clear();
+        if asked(service::SERVICE) {
+            let round = args.length.slice(rounds, args.length.pick(ROUND / 2, ROUND, ROUND));
+            let work = service::settings(&args.threads, args.elements, round);
+            let work = work.into_iter().map(single::Work::Service);
+            singles.extend(work.map(|work| single::Setting { texts: true, work }));
+        }
+        singles.retain(|of| contenders.iter().any(|name| of.contenders().contains(&name.as_str())));
+        if contenders.iter().all(|name| name == service::LOCKED) {
+            settings.clear();
         }
         if settings.is_empty() && singles.is_empty() {
             return Err(Stop::usage(
@@ -137,7 +154,6 @@ impl experiment::Plan for Plan {
         let together = settings.iter().map(|of| of.entries * (of.key_bytes + 8) * contenders.len());
         let single = singles.iter().map(single::Setting::least_bytes);
         experiment::check_memory(args.elements, together.chain(single).max().unwrap_or(0) as u64)?;
-        let rounds = args.length.rounds_or(3, 3, 15);
         Ok(Self { settings, singles, contenders, rounds, cpus: cpus.to_vec(), seed: args.seed })
     }
 
@@ -167,12 +183,14 @@ impl child::Order for OnHugePages<Plan> {
 /// Runs a plan in a child. Returns its rows, and a sentence about the huge pages.
 fn run_in_child(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
     // Buckets of 8 bytes an entry and slots of at most 32 bytes, an eighth more entries, and as much to spare.
+    let mut plan = plan.clone();
+    plan.contenders.retain(|name| name != service::LOCKED);
     let entries = plan.settings.iter().map(|setting| setting.entries).max().unwrap_or_default();
     let tables = with_control(plan.contenders.clone()).iter().filter(|name| group(name) == "dpdk").count();
     let megabytes = tables * ((entries * 96) >> 20) + 64;
     let has_dpdk = has_dpdk(&plan.contenders);
     let pages = has_dpdk.then(|| HugePages::reserve(megabytes)).flatten();
-    let order = OnHugePages { plan: plan.clone(), megabytes, huge_pages: pages.is_some() };
+    let order = OnHugePages { plan, megabytes, huge_pages: pages.is_some() };
     let rows = child::ask(&order)?;
     let about = match &pages {
         Some(pages) => format!("rte_hash has {} reserved huge pages of 2 MiB", pages.count()),

@@ -69,8 +69,31 @@ impl<K: TableKey, V: TableValue> Ours<K, V> {
 
     /// The same by [`Table::get`], if the table is of the default domain.
     pub(super) fn lookup_by_get(&self, keys: &[K]) -> u64 {
-        keys.iter()
-            .fold(0, |sum, key| sum.wrapping_add(self.table.get(key).map_or(0, |value| value.number())))
+        let mut table = self;
+        keys.iter().fold(0, |sum, key| sum.wrapping_add(table.get(key).unwrap_or(0)))
+    }
+}
+
+/// The methods of the table itself, which is of the default domain: the thread names no reader.
+impl<K: TableKey, V: TableValue> Bound<K, V> for &Ours<K, V> {
+    fn get(&mut self, key: &K) -> Option<u64> {
+        self.table.get(key).map(|value| value.number())
+    }
+
+    fn insert(&mut self, key: K, value: V) -> bool {
+        self.table.insert(key, value).is_ok_and(|replaced| replaced.is_none())
+    }
+
+    fn remove(&mut self, key: &K) -> bool {
+        self.table.remove(key).is_some()
+    }
+
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+        self.table.update(key, value).is_ok_and(|replaced| replaced.is_some())
+    }
+
+    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+        self.table.get_or_insert(key, value).map_or(0, |(there, _)| there.number())
     }
 }
 

@@ -7,6 +7,8 @@ use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::say;
 use stillpoint_harness::output::table::{self, Column};
 
+use super::service::{self, SERVICE};
+
 const COLUMNS: &[Column<'_>] = &[
     ("contender", &|row| row.contender.clone()),
     ("lookups", &|row| row.shown_or_void("lookups_per_s", rate)),
@@ -70,14 +72,20 @@ pub(super) fn caption(row: &Row) -> String {
     };
     let pairs = format!("keys {}, values of {} bytes", text("keys"), text("value_bytes"));
     match row.scenario.as_str() {
+        SERVICE => {
+            let [mix, entries, threads] = ["mix", "entries", "threads"].map(text);
+            format!("a service, {mix}, {entries} {pairs}, threads: {threads}")
+        }
         "growth" => format!("growth from 0 to {} entries, {pairs}", text("entries")),
         harness => format!("{harness}, {pairs}, capacity {}, threads: {}", text("capacity"), text("threads")),
     }
 }
 
-/// Prints a table for each growth, and one for the mixes of each harness.
+/// Prints a table for each growth, one for the mixes of each harness, and one for services.
 pub(super) fn singles(rows: &[Row]) {
-    let (growth, mut mixes): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.scenario == "growth");
+    let (services, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.scenario == SERVICE);
+    let (growth, mut mixes): (Vec<&Row>, Vec<&Row>) =
+        others.into_iter().partition(|row| row.scenario == "growth");
     for rows in growth.chunk_by(|a, b| caption(a) == caption(b)) {
         table::of_rows(&format!("Table: {}", caption(rows[0])), GROWTH, 1, rows.iter().copied());
     }
@@ -117,5 +125,6 @@ pub(super) fn singles(rows: &[Row]) {
              begin with an empty table, the others with a table that is three quarters full.",
         );
     }
+    service::show(&services);
     failed(rows, |row| format!("{} ({})", row.contender, caption(row)));
 }

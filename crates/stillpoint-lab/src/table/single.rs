@@ -11,10 +11,10 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_peers::table::{Dash, Map, Papaya, Scc, TableKey, TableValue};
 
 use super::ours::Ours;
-use super::{Plan, growth, mixes, show};
+use super::{Plan, growth, mixes, service, show};
 
-/// The contenders. rte_hash is not one: it does not grow, and has neither keys of any length nor values of any size.
-pub(super) const CONTENDERS: &[&str] = &["stillpoint/table", "papaya", "dashmap", "scc"];
+/// The contenders of growth and of the mixes. rte_hash is not one: it does not grow, and has neither keys of any length nor values of any size.
+const CONTENDERS: &[&str] = &["stillpoint/table", "papaya", "dashmap", "scc"];
 
 /// The figures of one contender in one round.
 pub(super) type Figures = BTreeMap<String, f64>;
@@ -33,15 +33,25 @@ pub(super) enum Work {
     Growth { entries: usize },
     /// The mix of that name.
     Mix { mix: String, threads: usize, capacity: usize },
+    /// A web service's map.
+    Service(service::Setting),
 }
 
 impl Setting {
+    /// The contenders that can be measured.
+    pub(super) fn contenders(&self) -> &'static [&'static str] {
+        match self.work {
+            Work::Service(_) => service::CONTENDERS,
+            _ => CONTENDERS,
+        }
+    }
+
     /// The keys and values of a table that grows, in bytes; tables of mixes are smaller.
     pub(super) fn least_bytes(&self) -> usize {
         let entry = if self.texts { 16 + 64 } else { 8 + 8 };
         match self.work {
             Work::Growth { entries } => entries * entry,
-            Work::Mix { .. } => 0,
+            Work::Mix { .. } | Work::Service(_) => 0,
         }
     }
 
@@ -51,6 +61,7 @@ impl Setting {
         let row = match &self.work {
             Work::Growth { entries } => Row::new("table", "growth", contender).with("entries", *entries),
             Work::Mix { mix, threads, capacity } => mixes::row(contender, mix, *threads, *capacity),
+            Work::Service(setting) => setting.row(contender),
         };
         row.with("keys", keys).with("value_bytes", value_bytes).with("hasher", "foldhash")
     }
@@ -74,9 +85,10 @@ impl Order for Single {
     type Answer = Figures;
 
     fn obey(self) -> Result<Figures, String> {
-        match self.setting.texts {
-            false => self.with_pairs::<u64, u64>(),
-            true => self.with_pairs::<String, [u64; 8]>(),
+        match (&self.setting.work, self.setting.texts) {
+            (Work::Service(setting), _) => service::measure(&self.contender, setting, &self.cpus, self.seed),
+            (_, false) => self.with_pairs::<u64, u64>(),
+            (_, true) => self.with_pairs::<String, [u64; 8]>(),
         }
     }
 }
@@ -98,17 +110,20 @@ impl Single {
             Work::Mix { mix, threads, capacity } => {
                 mixes::measure::<K, V, M>(mix, *capacity, *threads, &self.cpus, self.seed)
             }
+            Work::Service(_) => Err("a service has keys of its own".to_owned()),
         }
     }
 }
 
 /// The rows of all settings.
 pub(super) fn run(plan: &Plan, silent: bool) -> Vec<Row> {
-    let here = plan.contenders.iter().filter(|name| CONTENDERS.contains(&name.as_str()));
-    let contenders = with_control(here.cloned().collect());
-    let part = |setting: &Setting| Part { setting: setting.clone(), contenders: contenders.clone() };
+    let part = |setting: &Setting| {
+        let here = plan.contenders.iter().filter(|name| setting.contenders().contains(&name.as_str()));
+        Part { setting: setting.clone(), contenders: with_control(here.cloned().collect()) }
+    };
     let parts: Vec<Part<Setting, String>> = plan.singles.iter().map(part).collect();
-    let progress = Progress::new(plan.singles.len() * contenders.len() * plan.rounds as usize);
+    let rows: usize = parts.iter().map(|part| part.contenders.len()).sum();
+    let progress = Progress::new(rows * plan.rounds as usize);
     let measure = |Part { setting, contenders }: &Part<Setting, String>| {
         progress.stage(&format!("table: {}", show::caption(&setting.row(""))));
         let of_round = |contender: &String, &seed: &u64| {
@@ -124,7 +139,8 @@ pub(super) fn run(plan: &Plan, silent: bool) -> Vec<Row> {
             row.measured(rounds, |row, rounds| {
                 for metric in rounds.iter().flat_map(Figures::keys) {
                     let of = |round: &Figures| round.get(metric).copied().unwrap_or_default();
-                    row.put_median(metric, 1, &rounds, of);
+                    let digits = if metric == "foreign_cpus" { 3 } else { 1 };
+                    row.put_median(metric, digits, &rounds, of);
                     row.put_spread(metric, rounds.iter().map(of));
                 }
             })

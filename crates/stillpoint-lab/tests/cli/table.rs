@@ -274,13 +274,14 @@ fn a_quick_run_has_one_kind_of_keys_and_refuses_the_others() {
     let arguments = tiny(&["--quick", "--contenders", "stillpoint/table,dashmap", "--json"]);
     let result = json(&run(&arguments));
     assert!(
-        ["uniform", "growth", "bustle", "conc-map-bench"]
+        ["uniform", "growth", "bustle", "conc-map-bench", "service"]
             .iter()
             .all(|scenario| rows(&result).iter().any(|row| row["scenario"] == *scenario))
     );
     for row in rows(&result) {
         let params = &row["params"];
-        assert!(params["key_bytes"] == 8 || params["keys"] == "u64", "{row}");
+        let is_of_numbers = params["key_bytes"] == 8 || params["keys"] == "u64";
+        assert!(is_of_numbers || row["scenario"] == "service", "{row}");
     }
     let refused = run(&tiny(&["--quick", "--scenarios", "zipf"]));
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
@@ -298,6 +299,46 @@ fn threads_are_those_asked_for_and_no_more_than_the_cpus() {
     let refused = run(&tiny(&["--threads", "2", "--cpus", "0"]));
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("CPUs to measure on"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_service_has_more_threads_than_cpus_and_tells_what_waits_and_which_bars_it_meets() {
+    let of = |more: &[&'static str]| {
+        run(&tiny(&[&["--scenarios", "service", "--duration", "20ms"][..], more].concat()))
+    };
+    let result = json(&of(&["--json"]));
+    let ours = "stillpoint/table+get";
+    for (mix, percent) in [("90/5/5", [90.0, 5.0, 5.0]), ("99.9/0.05/0.05", [99.9, 0.05, 0.05])] {
+        for (threads, entries) in [(2, 1000), (16, 1000), (2, 4096), (16, 4096)] {
+            for name in [ours, "dashmap", "std/rwlock", "stillpoint/table+get (again)"] {
+                let is_it = |row: &&Value| {
+                    let params = &row["params"];
+                    (&row["contender"], &params["mix"]) == (&name.into(), &mix.into())
+                        && (&params["threads"], &params["entries"]) == (&threads.into(), &entries.into())
+                };
+                let row = rows(&result).iter().find(is_it);
+                let row = row.unwrap_or_else(|| panic!("{name}, {mix}, {threads}, {entries}"));
+                assert!(row["scenario"] == "service" && row.get("void").is_none(), "{row}");
+                let params = &row["params"];
+                assert_eq!(params["percent"], Value::from(percent.to_vec()), "{row}");
+                assert_eq!((&params["keys"], &params["hasher"]), (&"String".into(), &"foldhash".into()));
+                assert!(number(&row["metrics"], "ops_per_s") > 0.0, "{row}");
+                let is_ours = name.starts_with(ours);
+                assert_eq!(row["metrics"].get("waiting").is_some(), is_ours, "{row}");
+                assert_eq!(row["metrics"].get("waiting_most").is_some(), is_ours, "{row}");
+            }
+        }
+    }
+    assert_eq!(rows(&result).len(), 32);
+
+    let text = stdout(&of(&["--threads", "3"]));
+    for part in ["ours/dashmap", "ours/std/rwlock", "waiting", "Bars", "removed entries wait", "90/5/5"] {
+        assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+    let text = stdout(&of(&["--threads", "1", "--contenders", "std/rwlock"]));
+    assert!(text.contains("std/rwlock (again)") && !text.contains("Bars"), "{text}");
+    let refused = run(&tiny(&["--contenders", "std/rwlock", "--scenarios", "uniform,bustle"]));
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
 }
 
 /// `bench reclaim` on hash tables, which are its default.

@@ -196,7 +196,7 @@ mod tests {
     use bustle::{Mix, Workload};
 
     use super::*;
-    use crate::table::{Collected, Dash, Papaya, Scc};
+    use crate::table::{Collected, Dash, Locked, Papaya, Scc};
 
     fn follows_the_contract<K: TableKey, V: TableValue, M: Map<K, V>>() {
         let map = M::with_capacity(0);
@@ -227,9 +227,11 @@ mod tests {
             follows_the_contract::<K, V, Papaya<K, V>>();
             follows_the_contract::<K, V, Dash<K, V>>();
             follows_the_contract::<K, V, Scc<K, V>>();
+            follows_the_contract::<K, V, Locked<K, V>>();
             takes_part_in_the_harness::<K, V, Papaya<K, V>>();
             takes_part_in_the_harness::<K, V, Dash<K, V>>();
             takes_part_in_the_harness::<K, V, Scc<K, V>>();
+            takes_part_in_the_harness::<K, V, Locked<K, V>>();
         }
         with::<u64, u64>();
         with::<String, [u64; 8]>();

@@ -19,7 +19,7 @@ pub use collection::Collected;
 pub use dpdk::{initialise_dpdk, rte_hash};
 pub use map::{Bound, Looped, Map, ReadBy, TableKey, TableValue};
 pub use reclaim::{Broken, broken_lfht, make_reclaiming, reclaiming};
-pub use rust::{Dash, Papaya, Scc};
+pub use rust::{Dash, Locked, Papaya, Scc};
 
 use std::hint::black_box;
 

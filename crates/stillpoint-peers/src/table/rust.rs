@@ -1,6 +1,7 @@
-//! papaya, dashmap and scc, with the hasher of stillpoint's table. None has a handle for a thread.
+//! papaya, dashmap, scc and std's map behind a lock, with the hasher of stillpoint's table. None has a handle for a thread.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use foldhash::quality::RandomState;
 
@@ -14,6 +15,9 @@ pub struct Dash<K, V>(dashmap::DashMap<K, V, RandomState>);
 
 /// [`scc::HashMap`].
 pub struct Scc<K, V>(scc::HashMap<K, V, RandomState>);
+
+/// std's `RwLock<HashMap>`.
+pub struct Locked<K, V>(RwLock<HashMap<K, V, RandomState>>);
 
 /// A map that several threads own.
 pub struct Shared<M>(Arc<M>);
@@ -44,14 +48,14 @@ where
 }
 
 macro_rules! maps {
-    ($($name:ident of $map:ty),*) => {$(
+    ($($name:ident by $make:expr),*) => {$(
         impl<K: TableKey, V: TableValue> Map<K, V> for $name<K, V> {
             type Reader = ();
             type Bound<'a> = &'a Self;
             type Handle = Shared<Self>;
 
             fn with_capacity(entries: usize) -> Self {
-                Self(<$map>::with_capacity_and_hasher(entries, RandomState::default()))
+                Self($make(entries, RandomState::default()))
             }
 
             fn reader(&self) {}
@@ -68,9 +72,10 @@ macro_rules! maps {
 }
 
 maps!(
-    Papaya of papaya::HashMap<K, V, RandomState>,
-    Dash of dashmap::DashMap<K, V, RandomState>,
-    Scc of scc::HashMap<K, V, RandomState>
+    Papaya by papaya::HashMap::with_capacity_and_hasher,
+    Dash by dashmap::DashMap::with_capacity_and_hasher,
+    Scc by scc::HashMap::with_capacity_and_hasher,
+    Locked by |entries, hasher| RwLock::new(HashMap::with_capacity_and_hasher(entries, hasher))
 );
 
 impl<K: TableKey, V: TableValue> Papaya<K, V> {
@@ -146,5 +151,28 @@ impl<K: TableKey, V: TableValue> Bound<K, V> for &Scc<K, V> {
 
     fn get_or_insert(&mut self, key: K, value: V) -> u64 {
         self.0.entry_sync(key).or_insert(value).get().number()
+    }
+}
+
+impl<K: TableKey, V: TableValue> Bound<K, V> for &Locked<K, V> {
+    fn get(&mut self, key: &K) -> Option<u64> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(key).map(V::number)
+    }
+
+    fn insert(&mut self, key: K, value: V) -> bool {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, value).is_none()
+    }
+
+    fn remove(&mut self, key: &K) -> bool {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(key).is_some()
+    }
+
+    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        map.get_mut(key).map(|there| *there = value(there)).is_some()
+    }
+
+    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(value).number()
     }
 }
