@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Barrier;
 
-use stillpoint::rcu::Domain;
+use stillpoint::rcu::{default_domain, Domain};
+use stillpoint::table::error::UpdateError;
 use stillpoint::table::{Full, Table, TableReader};
 
 use crate::census::{Census, Counted};
@@ -62,6 +63,8 @@ struct Shape {
     hasher: Masked,
     maximum: Option<usize>,
     capacity: usize,
+    /// Whether the table is one of the default domain, where it needs no reader.
+    is_default: bool,
 }
 
 impl Shape {
@@ -73,6 +76,15 @@ impl Shape {
             hasher: Masked(masks[usize::from(hash.unwrap_or(0)) % masks.len()]),
             maximum: maximum.filter(|most| *most < 128).map(|most| usize::from(most) + 1),
             capacity: usize::from(capacity.unwrap_or(0)),
+            is_default: hash.is_some_and(|byte| byte & 64 != 0),
+        }
+    }
+
+    fn domain(self) -> Domain {
+        if self.is_default {
+            default_domain().clone()
+        } else {
+            Domain::new()
         }
     }
 
@@ -111,7 +123,7 @@ impl Hasher for MaskedHasher {
 
 fn run_alone(shape: Shape, mut input: Input<'_>) {
     let census = Census::default();
-    let domain = Domain::new();
+    let domain = shape.domain();
     let table = shape.table(&domain);
     let map = HashMap::new();
     let mut one = One { shape, census: &census, domain: &domain, table: &table, map, thread: 0, threads: 1 };
@@ -143,7 +155,7 @@ fn free_all<V: Send + Sync + 'static>(table: &Table<Counted, V, Masked>) {
 
 fn run_apart(shape: Shape, input: Input<'_>) {
     let census = Census::default();
-    let domain = Domain::new();
+    let domain = shape.domain();
     let table = shape.table(&domain);
     let maps: Vec<HashMap<u64, u64>> = std::thread::scope(|scope| {
         let (census, domain, table) = (&census, &domain, &table);
@@ -222,7 +234,20 @@ impl One<'_> {
             }
             8 => {
                 let change = |old: u64| old ^ u64::from(kind);
-                match lookup.update(&key, |old| self.census.value(change(old.value))) {
+                let make = |old: &Counted| self.census.value(change(old.value));
+                let updated = match kind >> 6 {
+                    0 if self.shape.is_default => self.table.update(&key, make),
+                    1 => match lookup.update_owned(self.census.value(key), make) {
+                        Ok(old) => Ok(Some(old)),
+                        Err(UpdateError::Absent(handed_back)) => {
+                            assert_eq!(handed_back.value, key);
+                            Ok(None)
+                        }
+                        Err(UpdateError::Full(full)) => Err(full),
+                    },
+                    _ => lookup.update(&key, make),
+                };
+                match updated {
                     Ok(old) => {
                         assert_eq!(old.map(|old| old.value().value), expected);
                         self.map.entry(key).and_modify(|value| *value = change(*value));
@@ -250,9 +275,11 @@ impl One<'_> {
             11 if depth < DEPTH => {
                 let (other, table) = (self.domain.reader(), self.table);
                 let entries = [table.protect(&other, &key), lookup.get(&key), table.protect(&other, &key)];
+                let owned = table.get_owned(&key);
                 self.run(input, usize::from(kind >> 4), depth + 1);
                 let values = entries.map(|entry| entry.map(|entry| entry.value().value));
                 assert_eq!(values, [expected; 3], "while it is held");
+                assert_eq!(owned.map(|value| value.value), expected, "while it is held");
             }
             12 if depth < DEPTH => {
                 let guard = lookup.pin();
@@ -276,11 +303,16 @@ impl One<'_> {
                 let room = self.table.reserve((key % 2_000) as usize);
                 assert!(room.is_ok() || self.shape.maximum.is_some(), "there is memory");
             }
+            15 if kind >> 4 < 2 => self.table.shrink_to_fit(),
             15 => _ = self.table.poll(),
             _ => {}
         }
+        let present = self.map.get(&key).copied();
         let found = lookup.get(&key).map(|entry| entry.value().value);
-        assert_eq!(found, self.map.get(&key).copied());
+        assert_eq!(found, present);
+        if self.shape.is_default {
+            assert_eq!(self.table.get(&key).map(|entry| entry.value().value), present);
+        }
         if alone {
             assert_eq!(self.table.len(), self.map.len());
         }
@@ -313,7 +345,7 @@ impl One<'_> {
 fn run_together(shape: Shape, input: Input<'_>) {
     let shape = Shape { maximum: None, ..shape };
     let census = Census::default();
-    let domain = Domain::new();
+    let domain = shape.domain();
     let table: Table<Counted, u64, Masked> = shape.table(&domain);
     let (clock, barrier) = (Clock::default(), Barrier::new(THREADS));
     // Keys that no thread looks up make the table grow meanwhile.

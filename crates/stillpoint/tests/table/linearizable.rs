@@ -6,7 +6,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
 
-use stillpoint::rcu::{Domain, QsbrReader, Reader};
+use stillpoint::rcu::{default_domain, Domain, QsbrReader, Reader};
+use stillpoint::table::error::UpdateError;
 use stillpoint::table::{Compute, Operation, RandomState, Table, TableReader, TryInsertError};
 
 use crate::history::{check, Call, Clock, Event, MOST};
@@ -55,6 +56,8 @@ impl Random {
 struct Caller<'t, S> {
     clock: &'t Clock,
     table: &'t Table<u64, u64, S>,
+    /// Whether the table is one of the default domain.
+    is_default: bool,
     lookup: TableReader<'t, u64, u64, S>,
     other: Reader,
     qsbr: QsbrReader,
@@ -64,8 +67,8 @@ struct Caller<'t, S> {
 impl<S: BuildHasher> Caller<'_, S> {
     /// Any operation on the key; no other call uses `value`.
     fn call(&mut self, key: u64, value: u64) -> Event {
-        let Self { clock, table, lookup, other, qsbr, random } = self;
-        let event = match random.next() % 18 {
+        let Self { clock, table, is_default, lookup, other, qsbr, random } = self;
+        let event = match random.next() % 22 {
             0 | 1 => clock.note(Call::Insert(value), || table.insert(key, value).unwrap().map(|old| *old)),
             2 => clock.note(Call::InsertNew(value), || {
                 let (found, inserted) = lookup.get_or_insert(key, value).unwrap();
@@ -128,6 +131,22 @@ impl<S: BuildHasher> Caller<'_, S> {
                 Err(TryInsertError::Occupied { current, .. }) => Some(*current),
                 Err(TryInsertError::Full(_)) => panic!("there is memory"),
             }),
+            16 => clock.note(Call::InsertNew(value), || {
+                // The thread's QSBR reader is a region: so it must not wait while another thread makes a value.
+                let found = std::iter::repeat_with(|| lookup.get_or_init(key, || value).map(|found| *found))
+                    .find_map(Result::ok);
+                found.filter(|found| *found != value)
+            }),
+            17 => clock.note(Call::Update(value), || match lookup.update_owned(key, |_| value) {
+                Ok(old) => Some(*old),
+                Err(UpdateError::Absent(_)) => None,
+                Err(UpdateError::Full(_)) => panic!("there is memory"),
+            }),
+            18 | 19 if *is_default => clock.note(Call::Get, || table.get(&key).map(|entry| *entry)),
+            18 | 19 => clock.note(Call::Get, || table.get_owned(&key).map(|value| *value)),
+            20 if *is_default => {
+                clock.note(Call::Update(value), || table.update(&key, |_| value).unwrap().map(|old| *old))
+            }
             _ if random.next() % 2 == 0 => clock.note(Call::Get, || table.within(&*qsbr).get(&key).copied()),
             _ => clock.note(Call::Contains, || lookup.contains_key(&key).then_some(0)),
         };
@@ -139,14 +158,15 @@ impl<S: BuildHasher> Caller<'_, S> {
 /// Makes a table that threads call with the same keys, while it grows again and again.
 fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hasher: S) {
     let calls = MOST / threads;
-    let domain = Domain::new();
+    let is_default = seed % 2 == 0;
+    let domain = if is_default { default_domain().clone() } else { Domain::new() };
     let table: Table<u64, u64, S> = Table::builder_in(&domain).hasher(hasher).build().unwrap();
     let (clock, barrier, running) = (Clock::default(), Barrier::new(threads + 1), AtomicUsize::new(threads));
     let history = |thread: usize| {
         let (mut reader, other, qsbr) = (domain.reader(), domain.reader(), domain.qsbr_reader());
         let random = Random(seed ^ (thread as u64) << 40);
         let lookup = table.reader(&mut reader);
-        let mut caller = Caller { clock: &clock, table: &table, lookup, other, qsbr, random };
+        let mut caller = Caller { clock: &clock, table: &table, is_default, lookup, other, qsbr, random };
         let mut events: Vec<Vec<Event>> = vec![Vec::new(); KEYS as usize];
         barrier.wait();
         for number in 0..calls as u64 * KEYS {
@@ -222,11 +242,12 @@ fn histories_during_slow_growths_are_linearizable() {
     let domain = Domain::new();
     let table: Table<u64, u64> = Table::new_in(&domain);
     let (clock, barrier) = (Clock::default(), Barrier::new(4));
+    let is_default = false;
     let history = |thread: u64| {
         let (mut reader, other, qsbr) = (domain.reader(), domain.reader(), domain.qsbr_reader());
         let lookup = table.reader(&mut reader);
         let random = Random(thread + 1);
-        let mut caller = Caller { clock: &clock, table: &table, lookup, other, qsbr, random };
+        let mut caller = Caller { clock: &clock, table: &table, is_default, lookup, other, qsbr, random };
         let of_round = |round| {
             barrier.wait();
             let value = |number| ((round * 10 + thread) * 10 + number) * 2 + number % 2;
