@@ -173,9 +173,9 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
     (Broken::Table(Table::EntryLoadRelaxed), KEPT),
     (Broken::Table(Table::EntryStoreRelaxed), KEPT),
     (Broken::Table(Table::StopAtHole), KEPT),
-    (Broken::Table(Table::EntryNotPinned), "torture was not tried with it"),
     (Broken::Table(Table::ArrayNotPinned), "torture's readers of tables are bound to them"),
     (Broken::Table(Table::VouchedOnce), "no comparison in torture takes its reader offline"),
+    (Broken::Table(Table::EntryNotPinned), NARROW),
     (Broken::Table(Table::ValueNotConfirmed), "torture's tables own their values"),
     (Broken::Table(Table::IterTakesAll), "torture shrinks no table; tests of the library do"),
 ];
