@@ -31,6 +31,7 @@ const WORDS: &[(&str, &str)] = &[
     ("pin", "a region begins and ends"),
     ("pin-linked", "a region begins and ends, through functions of the library that are not inlined"),
     ("protect", "one object is protected and released"),
+    ("keep", "a value of 1,000 is looked up, kept so that any thread may drop it, and dropped"),
     ("start", "a token for a grace period is taken"),
     ("check", "a token is looked at"),
     (

@@ -7,6 +7,7 @@ use crate::rust;
 /// | `quiescent` | report a quiescent state, with no grace period waiting |
 /// | `pin`, `pin-linked` | enter and leave a read-side critical section, by inline code or by functions of the library |
 /// | `protect` | load a pointer under protection, release the protection |
+/// | `keep` | look up one of 1,000 values, keep it so that any thread may drop it, and drop it |
 /// | `start` | begin a grace period |
 /// | `check` | check a grace period that ended long ago |
 /// | `retire` | allocate and write an object of 64 bytes, exchange it for the one in a shared pointer, retire the old one, and free in batches of 64; with liburcu, a worker on another CPU frees |
@@ -65,6 +66,7 @@ pub fn micro() -> Vec<Micro> {
         rust::crossbeam::MICRO,
         rust::seize::MICRO,
         rust::haphazard::MICRO,
+        rust::papaya::MICRO,
     ];
     groups.concat()
 }

@@ -20,7 +20,8 @@ use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
 use crate::reclaim::names::CONTENDERS;
 
 /// The operations, which are the scenarios of this experiment.
-const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "retire", "retire-2", "heavy"];
+const OPERATIONS: &[&str] =
+    &["quiescent", "pin", "protect", "keep", "start", "check", "retire", "retire-2", "heavy"];
 
 /// The shortest time of one sample: long beside a clock read and an interrupt.
 const LEAST_SAMPLE: Duration = Duration::from_millis(10);

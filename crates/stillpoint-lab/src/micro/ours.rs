@@ -1,10 +1,12 @@
 //! stillpoint's own operations, through its public interface.
 
 use std::hint::black_box;
+use std::sync::LazyLock;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use stillpoint::fence;
 use stillpoint::rcu::{self, Domain, RcuCell, Reclaimer, RetireError};
+use stillpoint::table::Table;
 use stillpoint_harness::machine::cpus;
 
 use super::Operation;
@@ -30,6 +32,7 @@ pub(super) fn operations() -> Vec<Operation> {
         of("stillpoint/default", "pin", pin_default),
         of("stillpoint/default", "protect", get),
         of("stillpoint/default", "retire", set),
+        of("stillpoint/default", "keep", keep),
         of("stillpoint/qsbr", "start", start),
         of("stillpoint/qsbr", "check", check),
         of("stillpoint/qsbr", "retire", retire_beside_qsbr),
@@ -115,6 +118,14 @@ fn get(iterations: u64) {
     let cell = RcuCell::<Object>::new([7; 8]);
     for _ in 0..iterations {
         drop(black_box(cell.get()));
+    }
+}
+
+/// An entry of a table, by [`Table::get_owned`].
+fn keep(iterations: u64) {
+    static TABLE: LazyLock<Table<u64, u64>> = LazyLock::new(|| (0..1_000).map(|key| (key, key)).collect());
+    for iteration in 0..iterations {
+        black_box(&TABLE.get_owned(&(iteration * 7 % 1_000)));
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod crossbeam;
 pub(crate) mod haphazard;
+pub(crate) mod papaya;
 pub(crate) mod seize;
 
 /// The object that the micro benchmark retires, as large as the objects of the C peers.
