@@ -1,7 +1,6 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
-use std::ptr;
 
 use equivalent::Equivalent;
 use stillpoint::rcu::{default_domain, pin};
@@ -236,34 +235,19 @@ where
         room(self.view(guard).update_or_insert_with(key, update, value))
     }
 
-    /// The function is given references that live as long as the guard. The table's function has them only during its call. So what it is
-    /// called with is looked up again, as an entry that lives as long.
     pub fn compute<'g, T>(
         &'g self,
         key: K,
         mut compute: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
         guard: &'g impl Guard,
     ) -> Compute<'g, K, V, T> {
-        let view = self.view(guard);
-        let function = |present: Option<(&K, &V)>| {
-            let entry = present.and_then(|(key, _)| view.get_key_value(key));
-            let is_current = match (present, entry) {
-                (None, None) => true,
-                (Some((present, _)), Some((found, _))) => ptr::eq(present, found),
-                _ => false,
-            };
-            if !is_current {
-                // Another thread has unlinked the entry. So the table removes nothing, and calls this function again.
-                return table::Operation::Remove;
-            }
-            match compute(entry) {
-                Operation::Insert(value) => table::Operation::Insert(value),
-                Operation::Remove if entry.is_none() => panic!("there is no entry to remove"),
-                Operation::Remove => table::Operation::Remove,
-                Operation::Abort(with) => table::Operation::Abort(with),
-            }
+        let function = |entry: Option<(&'g K, &'g V)>| match compute(entry) {
+            Operation::Insert(value) => table::Operation::Insert(value),
+            Operation::Remove if entry.is_none() => panic!("there is no entry to remove"),
+            Operation::Remove => table::Operation::Remove,
+            Operation::Abort(with) => table::Operation::Abort(with),
         };
-        match room(view.compute(key, function)) {
+        match room(self.view(guard).compute(key, function)) {
             table::Compute::Inserted((key, value)) => Compute::Inserted(key, value),
             table::Compute::Updated { old, new } => Compute::Updated { old: old.within(guard), new },
             table::Compute::Removed(old) => {

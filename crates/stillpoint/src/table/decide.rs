@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, Hash};
 use equivalent::Equivalent;
 
 use super::compute::{Compute, TryInsertError};
-use super::engine::arena::Pair;
 use super::engine::change::{Deciding, Found, Operation, Sharing};
+use super::engine::search::Held;
 use super::engine::Inner;
 use super::error::{InitError, UpdateError};
 use super::full::Full;
@@ -32,7 +32,7 @@ where
         (self.inner, Sharing::new(self.inner, self.reader))
     }
 
-    deciding!(self, [&self], 'a, Ref<'a, K, V> = Ref::new, Ref<'a, K, V> = Ref::new);
+    deciding!(self, [&self], 'a, Ref<'a, K, V> = Ref::new, Ref<'a, K, V> = Ref::new, (&K, &V) = Held::key_value);
 }
 
 /// Writes that look at the present entry and decide. Each protects the entry that it looks at, as [`get`](Table::get) does, and acts only
@@ -315,7 +315,7 @@ where
     ///
     /// Atomic: if another thread changes the entry meanwhile, `function` is called again with the new entry. It runs without a lock, on a
     /// protected entry: it may take long, and may use the table. If it panics, the table is unchanged. A closure that is kept in a
-    /// variable is passed through [`Operation::deciding`] first.
+    /// variable is passed through [`Operation::deciding`] first. Under a guard, what it gets lives as long as the region.
     ///
     /// # Errors
     /// When the table is full: the new pair is handed back.

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash};
 use equivalent::Equivalent;
 
 use super::compute::{Compute, TryInsertError};
-use super::engine::arena::{Lens, Pair};
+use super::engine::arena::Lens;
 use super::engine::array::View;
 use super::engine::change::{Deciding, Found, InRegion, Operation, Seen};
 use super::engine::search::{search, search_many};
@@ -199,7 +199,8 @@ macro_rules! in_region {
                 (self.inner, unsafe { InRegion::new(*self.lens, *self.view) })
             }
 
-            deciding!(pub self, [&self], 'g, &$life V = Seen::value, (&$life K, &$life V) = Seen::key_value);
+            deciding!(pub self, [&self], 'g, &$life V = Seen::value, (&$life K, &$life V) = Seen::key_value,
+                (&$life K, &$life V) = Seen::lend);
         }
     };
 }

@@ -5,7 +5,7 @@
 macro_rules! deciding {
     (
         $visibility:vis $self:ident, [$($receiver:tt)+], $life:lifetime,
-        $entry:ty = $of_kept:expr, $pair:ty = $of_kept_pair:expr
+        $entry:ty = $of_kept:expr, $pair:ty = $of_kept_pair:expr, $lent:ty = $lend:expr
     ) => {
         /// As [`Table::get_or_insert`](super::Table::get_or_insert).
         ///
@@ -132,11 +132,10 @@ macro_rules! deciding {
         $visibility fn compute<T>(
             $($receiver)+,
             key: K,
-            mut function: impl FnMut(Option<(&K, &V)>) -> Operation<V, T>,
+            mut function: impl FnMut(Option<$lent>) -> Operation<V, T>,
         ) -> Result<Compute<$pair, Removed<$life, K, V, S>, T>, Full<K, V>> {
             let (inner, mut finder) = $self.finder();
-            let decide =
-                |present: Option<&Pair<K, V>>, _| function(present.map(|pair| (&pair.key, &pair.value)));
+            let decide = |present: Option<&_>, _| function(present.map($lend));
             let computed = inner.compute(&mut finder, key, decide, Deciding::Compute)?;
             Ok(Compute::of(computed, $of_kept_pair, |entry| Removed::new(inner, entry)))
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use equivalent::Equivalent;
 
 use super::compute::{Compute, TryInsertError};
-use super::engine::arena::{Lens, Pair};
+use super::engine::arena::Lens;
 use super::engine::change::{Deciding, Found, Operation, Protecting};
 use super::engine::search::{Held, Home, Pins};
 use super::engine::Inner;
@@ -382,7 +382,7 @@ where
         Ok(Ref::new(inner.get_or_init(&mut finder, key, init)?))
     }
 
-    deciding!(pub self, [&mut self], 'a, Ref<'_, K, V> = Ref::new, Ref<'_, K, V> = Ref::new);
+    deciding!(pub self, [&mut self], 'a, Ref<'_, K, V> = Ref::new, Ref<'_, K, V> = Ref::new, (&K, &V) = Held::key_value);
 }
 
 impl<K, V, S> fmt::Debug for TableReader<'_, K, V, S> {

@@ -177,6 +177,12 @@ fn references_outlive_the_view() {
     let one = find(&table, &guard, 1);
     let (key, two) = table.within(&guard).get_key_value(&2).unwrap();
     let several = table.within(&guard).get_many(&[1, 3]);
+    let mut seen: Vec<&str> = Vec::new();
+    let kept = table.within(&guard).compute(2, |present| {
+        seen.extend(present.map(|(_, value)| value.as_str()));
+        Operation::<_>::Keep
+    });
+    assert!(matches!(kept, Ok(Compute::Kept(Some(_)))) && seen == ["two"]);
     let new = table.within(&guard).update_or_insert(1, |_| "three".to_owned(), String::new()).unwrap();
     assert_eq!((one, *key, two.as_str(), new.as_str()), (Some("one"), 2, "two", "three"));
     assert_eq!(several, [Some(&"one".to_owned()), None]);

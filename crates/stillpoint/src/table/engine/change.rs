@@ -219,6 +219,10 @@ impl<'g, K, V> Seen<'g, K, V> {
     }
 
     pub(crate) fn key_value(self) -> (&'g K, &'g V) {
+        self.lend()
+    }
+
+    pub(crate) fn lend(&self) -> (&'g K, &'g V) {
         (&self.pair.key, &self.pair.value)
     }
 }
@@ -484,7 +488,7 @@ where
         &self,
         finder: &mut F,
         mut key: K,
-        mut decide: impl FnMut(Option<&Pair<K, V>>, Option<V>) -> Operation<V, T>,
+        mut decide: impl FnMut(Option<&F::Kept>, Option<V>) -> Operation<V, T>,
         of: Deciding,
     ) -> Result<Computed<F::Kept, T>, (K, V)> {
         let hash = self.hash(&key);
@@ -497,7 +501,7 @@ where
                 // SAFETY: the key is of this table, and is not moved before `decide` returns.
                 None => unsafe { Watch::of_absent(self.place(), &raw const key) },
             };
-            let operation = watch.run(|| decide(present.as_ref().map(Kept::pair), unused.take()));
+            let operation = watch.run(|| decide(present.as_ref(), unused.take()));
             let (late, now) = match (operation, present) {
                 (Operation::Abort(with), _) => return Ok(Computed::Aborted(with)),
                 (Operation::Keep, present) => return Ok(Computed::Kept(present)),
@@ -565,14 +569,14 @@ where
         // `value` is called at most once. If another thread inserts an entry meanwhile, its result is kept, in case
         // that entry is removed again.
         let (mut value, mut made, mut was_absent) = (Some(value), None, false);
-        let decide = |present: Option<&Pair<K, V>>, unused| {
+        let decide = |present: Option<&F::Kept>, unused| {
             if mem::replace(&mut was_absent, present.is_none()) {
                 made = unused;
             }
             Operation::<V, ()>::Insert(match (present, made.take(), value.take()) {
-                (Some(pair), left, function) => {
+                (Some(kept), left, function) => {
                     (made, value) = (left, function);
-                    update(&pair.value)
+                    update(&kept.pair().value)
                 }
                 (None, Some(left), _) => left,
                 (None, None, Some(function)) => function(),

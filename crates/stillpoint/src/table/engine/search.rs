@@ -60,6 +60,10 @@ impl<'a, K, V> Held<'a, K, V> {
         // SAFETY: the hazard slot protects the pair, by the contract of `new`.
         unsafe { self.pair.as_ref() }
     }
+
+    pub(crate) fn key_value(&self) -> (&K, &V) {
+        (&self.get().key, &self.get().value)
+    }
 }
 
 impl<K, V> Drop for Held<'_, K, V> {
