@@ -298,9 +298,18 @@ fn the_allocator_may_look_up() {
 
     let table = TABLE.get_or_init(Table::new);
     (0..=HELD).for_each(|key| drop(table.insert(key, Value).expect("there is memory")));
-    let mut held = Vec::with_capacity(HELD as usize);
-    allocated::set_hook(Some(|| assert!(TABLE.get().is_some_and(|table| table.contains_key(&HELD)))));
-    (0..HELD).for_each(|key| held.push(table.get(&key).expect("it is there")));
+    let (mut held, mut owned) = (Vec::with_capacity(HELD as usize), Vec::with_capacity(HELD as usize));
+    allocated::set_hook(Some(|| {
+        let table = TABLE.get().expect("it is there");
+        assert!(table.contains_key(&HELD) && table.get_owned(&HELD).is_some());
+        stillpoint::rcu::offline();
+    }));
+    for key in 0..HELD {
+        match key % 2 {
+            0 => held.push(table.get(&key).expect("it is there")),
+            _ => owned.push(table.get_owned(&key).expect("it is there")),
+        }
+    }
     allocated::set_hook(None);
     table.clear();
     while DROPPED.load(Ordering::Relaxed) < 1 {
@@ -308,7 +317,7 @@ fn the_allocator_may_look_up() {
     }
     stillpoint::rcu::barrier_timeout(std::time::Duration::from_millis(50)).expect_err("entries are held");
     assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "only what is not held");
-    drop(held);
+    drop((held, owned));
     while DROPPED.load(Ordering::Relaxed) <= HELD as usize {
         table.poll();
     }

@@ -79,6 +79,8 @@ impl DomainBuilder {
 /// - the record of a thread that first uses the domain after that round, which holds nothing up;
 /// - each record in a process that had no `pthread_key_t` left, which holds nothing up either.
 ///
+/// With each of them, the record is lost that the thread has for an [`OwnedProtected`](super::OwnedProtected), if it had one.
+///
 /// On Windows there is one round, among the destructors of thread-locals: a thread-local that was used before the thread's first
 /// use of the default domain may outlive the record.
 ///

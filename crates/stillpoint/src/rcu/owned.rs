@@ -16,8 +16,8 @@ use super::reader::Reader;
 /// [`raw::protect_owned`](super::raw::protect_owned) also makes one, which gives no access to the object.
 ///
 /// It keeps its object alive and nothing else for as long as it exists, and any thread may drop it. In the [default
-/// domain](super::default_domain), the first one that a thread has costs about as much as a protected load. Each further one, and any in
-/// another domain, has a record of its own, which is claimed and released: two read-modify-writes. The domain does not know which thread holds it, so a thread that waits for an object that it holds itself is not
+/// domain](super::default_domain), one that is the only one of its thread costs about as much as a protected load. Each further one, and
+/// any in another domain, has a record of its own, which is claimed and released, and shares the domain: four read-modify-writes. The domain does not know which thread holds it, so a thread that waits for an object that it holds itself is not
 /// reported as a deadlock. [`Stats::owned`](super::Stats::owned) counts these values. A value that is forgotten (`mem::forget`)
 /// keeps its object alive for ever.
 ///
@@ -55,24 +55,15 @@ pub struct OwnedProtected<'a, T: ?Sized> {
 pub(crate) enum Hold {
     /// Of the default domain, which is never dropped. Its lender is a thread, which sets it again when it is clear.
     Lent(Slot<'static>),
-    /// The first slot of a record that was claimed for this object. The drop gives it back.
-    Claimed { core: NonNull<Core>, claim: Claim<Record>, _keeps: Option<Arc<Core>> },
+    /// The first slot of a record that was claimed for this object. The drop gives it back. It shares the core: no type makes what it was
+    /// borrowed from outlive the drop.
+    Claimed { core: Arc<Core>, claim: Claim<Record> },
 }
 
 impl Hold {
     /// Claims a record, whose slot the caller sets.
-    ///
-    /// # Safety
-    /// The core outlives the result.
-    #[inline]
-    pub(crate) unsafe fn claim(core: &Core) -> Self {
-        let claim = core.protocol.claim_owned();
-        Self::Claimed { core: NonNull::from(core), claim, _keeps: None }
-    }
-
-    #[inline]
-    fn sharing(core: Arc<Core>, claim: Claim<Record>) -> Self {
-        Self::Claimed { core: NonNull::from(&*core), claim, _keeps: Some(core) }
+    pub(crate) fn claim(core: &Arc<Core>) -> Self {
+        Self::Claimed { claim: core.protocol.claim_owned(), core: Arc::clone(core) }
     }
 
     /// The slot.
@@ -80,7 +71,7 @@ impl Hold {
     pub(crate) fn slot(&self) -> Slot<'_> {
         match self {
             Self::Lent(slot) => *slot,
-            // SAFETY: the core is alive, by the promise of `claim`, or since this value shares it. So is its registry.
+            // SAFETY: this value shares the core, and so its registry.
             Self::Claimed { claim, .. } => unsafe { claim.slot() }.first_hazard(),
         }
     }
@@ -95,7 +86,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`protect`](RcuCell::protect), without a reader: the result is bound to no thread. `None` if the cell is empty.
     ///
     /// Lock-free. If it needs a [record of its own](OwnedProtected), it also issues a full fence. Allocates only if the domain has more
-    /// readers and values of this kind than ever before.
+    /// readers, threads that have called this, and values of this kind than ever before.
     ///
     /// # Panics
     /// If the last handle of the domain is gone.
@@ -122,7 +113,12 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
             )
         };
         let (object, claim) = self.link().protect_owned(&core)?;
-        Some(OwnedProtected { object, _hold: Hold::sharing(core, claim), _cell: None, _object: PhantomData })
+        Some(OwnedProtected {
+            object,
+            _hold: Hold::Claimed { core, claim },
+            _cell: None,
+            _object: PhantomData,
+        })
     }
 
     /// By a slot of the default domain. The reader is the calling thread's.
@@ -158,7 +154,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 impl OwnedProtected<'static, ()> {
     /// For [`raw`](super::raw), which returns the address separately.
     pub(super) fn of_address(core: &Arc<Core>, claim: Claim<Record>) -> Self {
-        let _hold = Hold::sharing(Arc::clone(core), claim);
+        let _hold = Hold::Claimed { core: Arc::clone(core), claim };
         Self { object: NonNull::dangling(), _hold, _cell: None, _object: PhantomData }
     }
 }
@@ -203,8 +199,7 @@ impl Drop for Hold {
         match self {
             // The lender may set it from now on.
             Self::Lent(slot) => clear_hazard(slot),
-            // SAFETY: the core is alive, by the promise of `claim`, or since this value shares it.
-            Self::Claimed { core, claim, .. } => unsafe { core.as_ref() }.protocol.release_owned(claim),
+            Self::Claimed { core, claim } => core.protocol.release_owned(claim),
         }
     }
 }

@@ -78,6 +78,27 @@ fn an_owned_load_against_retire() {
     });
 }
 
+/// The fence is that of a reader, which ends before the object is read.
+#[test]
+fn an_owned_slot_outlives_the_reader_that_set_it() {
+    explore(3, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            let protocol = &shared.domain.core().protocol;
+            let claim = protocol.claim_owned();
+            reader.vouch();
+            let slot = record_of(&claim).first_hazard();
+            let object = shared.cells[0].link().protect_by(reader.fence(), &slot).expect("never empty");
+            drop(reader);
+            read(object);
+            protocol.release_owned(&claim);
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
 /// The slot relies on light fences. Another thread gives it back.
 #[test]
 fn a_slot_of_nobody_against_retire() {

@@ -563,13 +563,14 @@ impl<K, V, S> Inner<K, V, S> {
     ) -> Option<Held<'a, K, V>> {
         let record = reader.record();
         let [current, _, next] = record.exclusive_hazards();
-        reader.vouch();
         // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq`
         // within another lookup, or the last user was forgotten. Relaxed: the owner reads its own stores.
         if !current.load(Ordering::Relaxed).is_null() {
             return self.search_in_further_arrays(reader, entry, hash, key);
         }
         let entry = entry();
+        // After `entry`, which may allocate: the allocator may have taken the reader away.
+        reader.vouch();
         let _pinned = ClearLater(current);
         let protocol = &self.core().protocol;
         let slots = Slots { entry, current, next, fence: reader.fence(), record, protocol };
@@ -588,8 +589,7 @@ impl<K, V, S> Inner<K, V, S> {
         let core = self.core();
         let hold = OnceCell::new();
         let entry = || {
-            // SAFETY: the core is the table's, which the result does not outlive.
-            let made = lend_in(core).map_or_else(|| unsafe { Hold::claim(core) }, Hold::Lent);
+            let made = lend_in(core).map_or_else(|| Hold::claim(core), Hold::Lent);
             hold.get_or_init(|| made).slot()
         };
         // SAFETY: the slot is of the table's domain, was clear, and belongs to `hold`.
@@ -611,6 +611,8 @@ impl<K, V, S> Inner<K, V, S> {
         let (current, next) = (Lent(reader.further_hazard()), Lent(reader.further_hazard()));
         // Last: until it is set, a lookup by the allocator may take the same slot.
         let entry = entry();
+        // As in `search_into`.
+        reader.vouch();
         let slots = Slots {
             entry,
             current: current.0.hazard(),

@@ -495,11 +495,15 @@ impl Protocol {
                 addresses.push(address);
             }
         };
+        let mut has_left = false;
         for record in self.records.iter() {
             // A slot that is seen here was set after the kind, which is then seen, too.
             match record.kind() {
                 ReaderKind::Qsbr => {}
-                ReaderKind::ProtectedLoad => look(&record.first_hazard()),
+                ReaderKind::ProtectedLoad => {
+                    look(&record.first_hazard());
+                    has_left |= record.is_left();
+                }
                 ReaderKind::Guard => record.hazards().for_each(&mut look),
             }
         }
@@ -507,6 +511,9 @@ impl Protocol {
             self.records.iter_all().flat_map(Record::hazards).for_each(|hazard| tsan::acquire(hazard));
         }
         addresses.sort_unstable();
+        if has_left {
+            self.release_left();
+        }
     }
 
     /// The fence between unlink and scan, for readers that do not vouch for themselves. It serves all tokens that have been started:

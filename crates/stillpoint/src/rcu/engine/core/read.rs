@@ -112,14 +112,15 @@ impl Protocol {
         claim
     }
 
-    /// The record whose slot the calling thread lends from now on, until it [ends](Protocol::end_lending). Walks all records if a thread
-    /// has ended whose slot is lent, and was not taken over.
+    /// The record whose slot the calling thread lends from now on, until it [ends](Protocol::end_lending). Walks all records if threads
+    /// have ended whose slots were lent.
     pub(crate) fn begin_lending(&self) -> Claim<Record> {
         // Relaxed: a hint. The exchange decides.
         if self.left.load(Ordering::Relaxed) > 0 {
-            let taken = self.records.claims().find(|(record, _)| record.take_over());
-            if let Some((_, claim)) = taken {
+            let taken = self.records.claims().find(|(record, _)| record.take_left());
+            if let Some((record, claim)) = taken {
                 self.left.fetch_sub(1, Ordering::Relaxed);
+                record.lend();
                 return claim;
             }
         }
@@ -128,6 +129,18 @@ impl Protocol {
         let record: &Record = unsafe { claim.slot() };
         record.lend();
         claim
+    }
+
+    /// Releases the records that threads have left lent, and whose slots are clear by now.
+    #[cold]
+    pub(crate) fn release_left(&self) {
+        for (record, claim) in self.records.claims() {
+            if record.take_left() {
+                // Relaxed: a hint.
+                self.left.fetch_sub(1, Ordering::Relaxed);
+                self.records.release(&claim);
+            }
+        }
     }
 
     /// Ends what [`begin_lending`](Protocol::begin_lending) began. A slot that is lent stays so.

@@ -330,7 +330,7 @@ impl Record {
         );
     }
 
-    /// Notes that from now on the record belongs to no thread, but to one protected load, which issues its own fence.
+    /// Notes that from now on the record belongs to no thread, but to one protected load.
     pub(crate) fn adopt_owned(&self) {
         // Release: as in `adopt`.
         self.kind.store(ReaderKind::ProtectedLoad as u32, Ordering::Release);
@@ -349,17 +349,29 @@ impl Record {
         is_free.then(|| self.first_hazard())
     }
 
-    /// The lender has ended. Another one may [take over](Record::take_over).
+    /// The lender has ended while the slot is lent. Somebody [takes](Record::take_left) the record when the slot is clear.
     pub(crate) fn leave_lent(&self) {
-        // Release: pairs with the acquire in `take_over`: the next lender finds the slot as it is.
+        // Release: pairs with the acquire in `take_left`, which finds the slot as it is here, or clear.
         self.thread.store(LEFT, Ordering::Release);
     }
 
-    /// Goes on with the lending in place of a thread that has ended. False if there is none.
-    pub(crate) fn take_over(&self) -> bool {
-        let own = stillpoint_sys::os::thread_handle();
+    /// Whether the record was left, and its slot is clear by now.
+    pub(crate) fn is_left(&self) -> bool {
+        // Relaxed, both: a hint. `take_left` decides.
+        self.thread.load(Ordering::Relaxed) == LEFT && self.first.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Takes a record that was left, and whose slot is clear: it is the caller's, to lend the slot or to release the claim.
+    pub(crate) fn take_left(&self) -> bool {
         // Acquire: pairs with the release in `leave_lent`.
-        self.thread.compare_exchange(LEFT, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let is_taken = self.is_left()
+            && self.thread.compare_exchange(LEFT, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // In between, the record may have been taken, lent, and left again.
+        let is_clear = is_taken && self.unlent().is_some();
+        if is_taken && !is_clear {
+            self.leave_lent();
+        }
+        is_clear
     }
 
     /// Whether the record is there to lend its slot, which is free at the moment.
