@@ -106,6 +106,7 @@ impl<K, V, S> Table<K, V, S> {
     /// table.insert(1, "one").expect("there is room");
     /// assert_eq!(table.pin().get(&1), Some(&"one"));
     /// ```
+    #[doc(alias = "iter")]
     #[inline]
     #[track_caller]
     pub fn pin(&self) -> TableGuard<'_, K, V, S, Guard<'static>> {
