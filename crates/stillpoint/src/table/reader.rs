@@ -222,7 +222,7 @@ where
         let (inner, hash) = (self.inner(), self.hash(key));
         let found = match default_domain::reader_in(inner.core()) {
             Some(reader) => inner.search_owned(reader, hash, key),
-            None => inner.search_owned(&self.own_reader(), hash, key),
+            None => inner.search_owned(&Reader::new(Arc::clone(inner.core())), hash, key),
         };
         let (pair, hold) = found?;
         // SAFETY: the entry is held.

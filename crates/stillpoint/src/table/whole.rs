@@ -1,10 +1,13 @@
-//! Operations on a table as a whole. Each reads through a reader of its own.
+//! Operations on a table as a whole. Each reads through the thread's reader in the default domain, or through a new
+//! reader in another one.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::table::Table;
+use crate::rcu::default_domain::reader_in;
 use crate::rcu::{Domain, Reader};
 
 impl<K, V, S> Table<K, V, S>
@@ -13,8 +16,29 @@ where
     S: BuildHasher,
 {
     /// A reader for a call that has none.
-    pub(super) fn own_reader(&self) -> Reader {
-        Reader::new(Arc::clone(self.inner().core()))
+    pub(super) fn own_reader(&self) -> OwnReader {
+        let core = self.inner().core();
+        match reader_in(core) {
+            Some(reader) => OwnReader::OfThread(reader),
+            None => OwnReader::New(Reader::new(Arc::clone(core))),
+        }
+    }
+}
+
+/// In the default domain the thread has a reader already; in any other domain a new one is made.
+pub(super) enum OwnReader {
+    OfThread(&'static Reader),
+    New(Reader),
+}
+
+impl Deref for OwnReader {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        match self {
+            Self::OfThread(reader) => reader,
+            Self::New(reader) => reader,
+        }
     }
 }
 
