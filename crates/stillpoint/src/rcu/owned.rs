@@ -17,9 +17,11 @@ use super::reader::Reader;
 ///
 /// It keeps its object alive and nothing else for as long as it exists, and any thread may drop it. In the [default
 /// domain](super::default_domain), one that is the only one of its thread costs about as much as a protected load. Each further one, and
-/// any in another domain, has a record of its own, which is claimed and released, and shares the domain: four read-modify-writes. The domain does not know which thread holds it, so a thread that waits for an object that it holds itself is not
-/// reported as a deadlock. [`Stats::owned`](super::Stats::owned) counts these values. A value that is forgotten (`mem::forget`)
-/// keeps its object alive for ever.
+/// any in another domain, has a record of its own, which is claimed and released, and shares the domain: four read-modify-writes.
+///
+/// The domain does not know which thread holds it, so a thread that waits for an object that it holds itself is not reported as a
+/// deadlock. [`Stats::owned`](super::Stats::owned) counts these values. A value that is forgotten (`mem::forget`) keeps its object alive
+/// for ever.
 ///
 /// ```
 /// use std::sync::Arc;
