@@ -54,7 +54,7 @@ pub struct OccupiedError<'g, V> {
 /// How the original's map grows. Here growth is always incremental.
 #[derive(Debug, Clone, Copy)]
 pub enum ResizeMode {
-    /// Each writer moves so many entries.
+    /// Each writer moves that many entries.
     Incremental(usize),
     /// Writers wait until everything has been moved.
     Blocking,

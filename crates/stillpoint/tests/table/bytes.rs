@@ -146,7 +146,7 @@ fn check_whole(domain: &Domain, table: &Table<Counted, Counted, Masked>, map: &H
     assert_eq!((table.len(), entries), (map.len(), expected));
 }
 
-/// Until only so many are alive. In the default domain, a thread of another test may just run a destructor.
+/// Until only `left` are alive. In the default domain, a thread of another test may just run a destructor.
 fn free_all<V: Send + Sync + 'static>(table: &Table<Counted, V, Masked>, census: &Census, left: usize) {
     while table.pending() > 0 || census.alive() > left {
         table.poll();
