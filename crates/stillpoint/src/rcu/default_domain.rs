@@ -289,45 +289,6 @@ unsafe extern "C" fn end(local: *mut c_void) {
 }
 
 impl Local {
-    /// Ends what the thread has besides its reader.
-    fn give_up(&self) {
-        if let Some(claim) = self.lender.get() {
-            default_domain().core().protocol.end_lending(claim);
-        }
-        if let Some(shelf) = self.shelf.get() {
-            shelf.borrow_mut().end(default_domain().core());
-        }
-    }
-}
-
-/// The reader of the calling thread.
-#[inline]
-pub(crate) fn reader() -> &'static Reader {
-    &local().reader
-}
-
-/// The reader of the calling thread, if `core` is the default domain.
-#[inline]
-pub(crate) fn reader_in(core: &Core) -> Option<&'static Reader> {
-    DEFAULT.get().is_some_and(|domain| ptr::eq(&**domain.core(), core)).then(reader)
-}
-
-/// A slot for one object that the calling thread protects for nobody in particular, and the thread's reader, by whose fence the slot is
-/// set. The caller sets it before it calls any other code. `None` if the thread has lent its slot already, or the domain is another one.
-#[inline]
-pub(super) fn lend(domain: &WeakDomain) -> Option<(&'static Reader, Slot<'static>)> {
-    let is_default = DEFAULT.get().is_some_and(|default| domain.is(default.core()));
-    is_default.then(local).and_then(Local::lend)
-}
-
-/// As [`lend`], for a data structure that has the domain.
-#[inline]
-pub(crate) fn lend_in(core: &Core) -> Option<Slot<'static>> {
-    reader_in(core)?;
-    local().lend().map(|(_, slot)| slot)
-}
-
-impl Local {
     #[inline]
     fn lend(&'static self) -> Option<(&'static Reader, Slot<'static>)> {
         let claim = self.lender.get().unwrap_or_else(|| self.begin_lending());
@@ -345,6 +306,47 @@ impl Local {
         }
         self.lender.get().expect("it was set just now")
     }
+
+    /// Ends what the thread has besides its reader.
+    fn give_up(&self) {
+        if let Some(claim) = self.lender.get() {
+            default_domain().core().protocol.end_lending(claim);
+        }
+        if let Some(shelf) = self.shelf.get() {
+            shelf.borrow_mut().end(default_domain().core());
+        }
+    }
+}
+
+/// The reader of the calling thread.
+#[inline]
+pub(crate) fn reader() -> &'static Reader {
+    &local().reader
+}
+
+/// What the calling thread has, if this is true of the default domain.
+#[inline]
+fn local_if(is_it: impl FnOnce(&Core) -> bool) -> Option<&'static Local> {
+    DEFAULT.get().is_some_and(|domain| is_it(domain.core())).then(local)
+}
+
+/// The reader of the calling thread, if `core` is the default domain.
+#[inline]
+pub(crate) fn reader_in(core: &Core) -> Option<&'static Reader> {
+    local_if(|default| ptr::eq(default, core)).map(|local| &local.reader)
+}
+
+/// A slot for one object that the calling thread protects for nobody in particular, and the thread's reader, by whose fence the slot is
+/// set. The caller sets it before it calls any other code. `None` if the thread has lent its slot already, or the domain is another one.
+#[inline]
+pub(super) fn lend(domain: &WeakDomain) -> Option<(&'static Reader, Slot<'static>)> {
+    local_if(|default| domain.is(default)).and_then(Local::lend)
+}
+
+/// As [`lend`], for a data structure that has the domain.
+#[inline]
+pub(crate) fn lend_in(core: &Core) -> Option<Slot<'static>> {
+    local_if(|default| ptr::eq(default, core)).and_then(Local::lend).map(|(_, slot)| slot)
 }
 
 /// Panics unless the domain is the default one.
