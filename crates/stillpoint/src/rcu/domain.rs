@@ -71,6 +71,28 @@ impl Domain {
         }
     }
 
+    /// The domains of the process that have a handle: for a page of metrics. The [default domain](super::default_domain) is
+    /// among them once it was used.
+    ///
+    /// Each one that the iterator returns is a handle, too. If it becomes the last one, its drop frees what is left in the domain, as
+    /// any last handle's. Takes time in proportion to the number of domains. Allocates nothing.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::builder().name("routes").build()?;
+    /// let cell = domain.cell(1);
+    /// assert!(Domain::all().any(|domain| domain.name() == "routes"));
+    /// drop(domain);
+    /// assert!(!Domain::all().any(|domain| domain.name() == "routes"), "a cell is no handle");
+    /// # drop(cell);
+    /// # Ok::<(), stillpoint::rcu::BuildError>(())
+    /// ```
+    #[cfg(not(stillpoint_loom))]
+    pub fn all() -> impl Iterator<Item = Self> {
+        super::engine::directory::all().map(|core| Self { core })
+    }
+
     /// The name given to the builder, or `domain-` and a number.
     pub fn name(&self) -> &str {
         self.core.name()

@@ -14,7 +14,10 @@
 #[cfg(not(stillpoint_loom))]
 use std::cell::Cell;
 use std::fmt;
+#[cfg(not(stillpoint_loom))]
+use std::mem::offset_of;
 use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
 #[cfg(not(stillpoint_loom))]
@@ -49,7 +52,7 @@ pub(crate) struct Entry {
 struct Listed {
     number: u64,
     /// From `Weak::into_raw`.
-    core: *const Core,
+    core: NonNull<Core>,
 }
 
 // SAFETY: the cells are accessed as their comments say. Any thread may use and drop what they hold.
@@ -71,7 +74,17 @@ impl Default for Entry {
 }
 
 #[cfg(not(stillpoint_loom))]
-static ENTRIES: Registry<Entry> = Registry::new();
+pub(super) static ENTRIES: Registry<Entry> = Registry::new();
+
+#[cfg(not(stillpoint_loom))]
+impl Entry {
+    /// For debuggers. What is listed begins where the option does, since its address is never null.
+    pub(super) const LAYOUT: [usize; 2] =
+        [offset_of!(Self, word), offset_of!(Self, listed) + offset_of!(Listed, core)];
+}
+
+#[cfg(not(stillpoint_loom))]
+const _: () = assert!(size_of::<Option<Listed>>() == size_of::<Listed>());
 
 impl Entry {
     /// A free entry, which belongs to the caller.
@@ -95,7 +108,7 @@ impl Entry {
     /// # Safety
     /// The entry is free, and belongs to the caller.
     pub(crate) unsafe fn begin(&self, number: u64, core: &Arc<Core>) {
-        let core = Arc::downgrade(core).into_raw();
+        let core = NonNull::new(Arc::downgrade(core).into_raw().cast_mut()).expect("it is in an `Arc`");
         // SAFETY: no thread looks before the bits are cleared below.
         self.listed.with_mut(|listed| unsafe { *listed = Some(Listed { number, core }) });
         self.word.fetch_and(!(ENDED | CLEARED), orders::list());
@@ -104,10 +117,15 @@ impl Entry {
     /// The domain with this number, unless its last handle is gone. If it is gone, everything that was done through its handles
     /// happens before the return.
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Core>> {
+        self.look(|listed| listed.number == number)
+    }
+
+    /// As [`find`](Entry::find), for the domain that is listed now.
+    fn look(&self, is_meant: impl FnOnce(&Listed) -> bool) -> Option<Arc<Core>> {
         let before = self.word.fetch_add(1, orders::look());
         let found = if before & ENDED == 0 || busted::is(Variant::EndedUnseen) {
             // SAFETY: no thread writes while a thread looks.
-            self.listed.with(|listed| unsafe { (*listed).as_ref() }.and_then(|listed| listed.core(number)))
+            self.listed.with(|listed| unsafe { (*listed).as_ref() }.filter(|&it| is_meant(it))?.core())
         } else {
             None
         };
@@ -139,7 +157,7 @@ impl Entry {
         // SAFETY: no thread looks any more, and the exchange succeeds once.
         let listed = self.listed.with_mut(|listed| unsafe { (*listed).take() });
         // SAFETY: it came from `into_raw`, and is dropped once.
-        drop(listed.map(|listed| unsafe { Weak::from_raw(listed.core) }));
+        drop(listed.map(|listed| unsafe { Weak::from_raw(listed.core.as_ptr()) }));
         #[cfg(not(stillpoint_loom))]
         if let Some(claim) = self.claim.take() {
             ENTRIES.release(&claim);
@@ -156,13 +174,16 @@ impl Entry {
 }
 
 impl Listed {
-    fn core(&self, number: u64) -> Option<Arc<Core>> {
-        if self.number != number {
-            return None;
-        }
+    fn core(&self) -> Option<Arc<Core>> {
         // SAFETY: it came from `into_raw`, and is not dropped here.
-        ManuallyDrop::new(unsafe { Weak::from_raw(self.core) }).upgrade()
+        ManuallyDrop::new(unsafe { Weak::from_raw(self.core.as_ptr()) }).upgrade()
     }
+}
+
+/// Every domain of the process that has a handle when the iterator passes it.
+#[cfg(not(stillpoint_loom))]
+pub(crate) fn all() -> impl Iterator<Item = Arc<Core>> {
+    ENTRIES.iter().filter_map(|entry| entry.look(|_| true))
 }
 
 /// How an object names its domain.
@@ -173,6 +194,10 @@ pub(crate) struct Name {
 }
 
 impl Name {
+    /// For debuggers.
+    #[cfg(not(stillpoint_loom))]
+    pub(super) const NUMBER: usize = offset_of!(Self, number);
+
     /// A new, unique name with a free entry.
     pub(super) fn new(number: u64) -> Self {
         Self { entry: Entry::claim(), number }

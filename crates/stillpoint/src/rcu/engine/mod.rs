@@ -11,6 +11,7 @@
 //! | `answer` | the same calls, with the answer of a reader that is asked for attention |
 //! | `core/grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
 //! | `core/garbage` | an unlinked object with its type erased |
+//! | `layout` | where debuggers find all this |
 //! | `directory` | how unlinked objects find their domain, which they do not keep alive |
 //! | `queue/` | what was retired and is not freed |
 //! | `queue/line` | what waits for grace periods in order, and what is in its way |
@@ -34,6 +35,8 @@ mod answer;
 pub(crate) mod boost;
 pub(crate) mod core;
 pub(crate) mod directory;
+#[cfg(all(target_os = "linux", not(any(miri, stillpoint_loom))))]
+mod layout;
 pub(crate) mod queue;
 pub(crate) mod wait;
 
@@ -128,6 +131,9 @@ impl Core {
             boost,
         });
         core.reference.list(&core);
+        // Whoever links a domain links the table for debuggers.
+        #[cfg(all(target_os = "linux", not(any(miri, stillpoint_loom))))]
+        std::hint::black_box(&layout::LAYOUT);
         core
     }
 

@@ -15,7 +15,7 @@ use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
-use stillpoint_sys::{tsan, work};
+use stillpoint_sys::{probe, tsan, work};
 
 /// After a heavy fence, writers with full batches wait this many times as long as it took, and share the next one.
 const BETWEEN_HEAVY: u32 = 32;
@@ -158,7 +158,15 @@ impl Protocol {
             self.token.store(token, Ordering::Release);
             return token;
         }
-        self.token.fetch_add(1, orders::start()) + 1
+        let token = self.token.fetch_add(1, orders::start()) + 1;
+        probe!("grace_start", self.address(), token);
+        token
+    }
+
+    /// By which the probes name the domain.
+    #[inline(always)]
+    pub(crate) fn address(&self) -> u64 {
+        ptr::from_ref(self).addr() as u64
     }
 
     /// Whether this number is that of a token.
@@ -313,6 +321,7 @@ impl Protocol {
                     continue;
                 }
                 if blocks(word, token) {
+                    probe!("blocked", self.address(), token, ptr::from_ref(record).addr() as u64);
                     self.note_laggard(record);
                     if busted::is(Variant::FencedWhenBlocked) {
                         raise(&self.progress.fenced, bound, orders::raise_fenced());
@@ -340,6 +349,7 @@ impl Protocol {
             tsan::release(&self.progress.completed);
         }
         raise(&self.progress.completed, over, orders::raise_completed());
+        probe!("grace_end", self.address(), over);
         if !is_here {
             // Relaxed, both: a pace. No other thread has paid for this start.
             let next = &self.progress.next_start;
@@ -521,10 +531,12 @@ impl Protocol {
     fn heavy(&self) -> Result<u64, FenceError> {
         // Relaxed: `order` may have returned an older one. It comes before the fence.
         let bound = self.order(self.token.load(Ordering::Relaxed));
+        probe!("fence_start", self.address());
         let begun = self.age();
         let answer = self.mode.heavy();
         let ended = self.age();
         let took = ended.saturating_sub(begun);
+        probe!("fence_end", self.address(), answer.is_err().into());
         let progress = &self.progress;
         let pause = took.saturating_mul(BETWEEN_HEAVY).min(LONGEST_BETWEEN);
         // Relaxed, all: paces and statistics.

@@ -42,6 +42,13 @@ pub(crate) struct Protocol {
 /// The token before the first one that is started. It is not 0, which is no token.
 const FIRST_TOKEN: u64 = 1;
 
+#[cfg(not(stillpoint_loom))]
+impl Protocol {
+    /// For debuggers.
+    pub(crate) const LAYOUT: [usize; 2] =
+        [std::mem::offset_of!(Self, token), std::mem::offset_of!(Self, records)];
+}
+
 impl Protocol {
     pub(crate) fn new(mode: Mode, boosts: bool) -> Self {
         Self {

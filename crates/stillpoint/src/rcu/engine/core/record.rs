@@ -149,6 +149,23 @@ impl Record {
         std::mem::offset_of!(Self, attention),
         std::mem::offset_of!(Self, first),
     ];
+
+    /// For debuggers.
+    pub(crate) const LAYOUT: [usize; 13] = [
+        std::mem::offset_of!(Self, state),
+        std::mem::offset_of!(Self, kind),
+        std::mem::offset_of!(Self, tid),
+        std::mem::offset_of!(Self, first),
+        std::mem::offset_of!(Self, further),
+        INLINE_HAZARDS,
+        size_of::<Further>(),
+        std::mem::offset_of!(Self, exclusive),
+        EXCLUSIVE_HAZARDS,
+        std::mem::offset_of!(Self, more),
+        std::mem::offset_of!(HazardBlock, further),
+        BLOCK_HAZARDS,
+        std::mem::offset_of!(HazardBlock, older),
+    ];
 }
 
 #[cfg(not(stillpoint_loom))]

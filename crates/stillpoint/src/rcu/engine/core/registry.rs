@@ -14,6 +14,8 @@
 //! that are 0. So it takes time in proportion to what is claimed, after any crowd. The lowest slot that is free is claimed first,
 //! so the first chunks, which are small, are the ones in use. The argument is step 45 in `docs/design/rcu.md`.
 
+#[cfg(not(stillpoint_loom))]
+use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::slice;
 // Not modelled: a hint.
@@ -69,6 +71,23 @@ pub(crate) struct Claim<T> {
     /// Number of the slot in its chunk.
     index: usize,
     slot: NonNull<T>,
+}
+
+#[cfg(not(stillpoint_loom))]
+impl<T> Registry<T> {
+    /// For debuggers.
+    pub(crate) const LAYOUT: [usize; 10] = [
+        offset_of!(Self, chunks),
+        CHUNKS,
+        offset_of!(Chunk<T>, begin),
+        offset_of!(Chunk<T>, words),
+        size_of::<Word<T>>(),
+        offset_of!(Word<T>, claimed),
+        offset_of!(Word<T>, block),
+        BITS,
+        FIRST,
+        size_of::<CachePadded<T>>(),
+    ];
 }
 
 impl<T: Default> Registry<T> {

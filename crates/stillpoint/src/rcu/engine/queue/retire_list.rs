@@ -26,7 +26,7 @@ use crate::rcu::engine::wait::counters::Pinned;
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
-use stillpoint_sys::{tsan, work};
+use stillpoint_sys::{probe, tsan, work};
 
 /// Most orphans that one call adopts, and most objects of others that a retirer without room frees.
 pub(crate) const SHARE: usize = 64;
@@ -794,6 +794,7 @@ impl RetireList {
         let counters = self.counters();
         counters.set_pinned(self.held.len(), self.held_bits, self.held_since);
         if freed > 0 {
+            probe!("free", self.core.protocol.address(), freed as u64, bytes as u64);
             counters.count_freed(freed);
             counters.set_pending(self.len(), self.bytes);
         }

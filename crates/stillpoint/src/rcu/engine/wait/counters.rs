@@ -48,6 +48,17 @@ pub(crate) struct Counters {
     round: Round,
 }
 
+#[cfg(not(stillpoint_loom))]
+impl Counters {
+    /// For debuggers.
+    pub(crate) const LAYOUT: [usize; 4] = [
+        std::mem::offset_of!(Self, retired),
+        std::mem::offset_of!(Self, freed),
+        std::mem::offset_of!(Self, pending),
+        std::mem::offset_of!(Self, pending_bytes),
+    ];
+}
+
 /// The number from which the next list of a thread to be visited is looked for. Changed by the owner of the slot that it is a
 /// part of.
 #[derive(Debug, Default)]

@@ -20,6 +20,7 @@ use crate::frames::Foreign;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
+use stillpoint_sys::probe;
 
 pub(crate) type StallHook = Arc<dyn Fn(&Stall) + Send + Sync>;
 
@@ -62,9 +63,16 @@ impl Core {
         let Some(watch) = self.watch.as_ref().filter(|_| self.may_be_stalled(since)) else { return };
         if laggard.begin_report(token) {
             let waited = self.protocol.age().saturating_sub(since);
-            let _foreign = Foreign::begin();
-            (watch.hook)(&Stall::new(self, laggard, waited, behind()));
+            self.call_hook(watch, &Stall::new(self, laggard, waited, behind()));
         }
+    }
+
+    fn call_hook(&self, watch: &Watch, stall: &Stall) {
+        let (waited, name) = (stall.waited.as_nanos() as u64, self.name());
+        let (begin, len) = (name.as_ptr().addr() as u64, name.len() as u64);
+        probe!("stall", self.protocol.address(), stall.thread_id.into(), waited, begin, len);
+        let _foreign = Foreign::begin();
+        (watch.hook)(stall);
     }
 
     /// Calls the stall hook if the kernel, which has just refused the caller's fence by `error`, has refused those of all threads of
@@ -75,8 +83,7 @@ impl Core {
     pub(crate) fn report_refusal(&self, error: FenceError, behind: impl FnOnce() -> Behind) {
         let Some(watch) = &self.watch else { return };
         if let Some(waited) = self.protocol.begin_refusal_report(watch.threshold) {
-            let _foreign = Foreign::begin();
-            (watch.hook)(&Stall::of_refusal(self, error, waited, behind()));
+            self.call_hook(watch, &Stall::of_refusal(self, error, waited, behind()));
         }
     }
 

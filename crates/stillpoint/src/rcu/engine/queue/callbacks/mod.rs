@@ -40,7 +40,7 @@ use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicUsize};
 use stillpoint_sys::sync::UnsafeCell;
-use stillpoint_sys::{tsan, work};
+use stillpoint_sys::{probe, tsan, work};
 
 /// A queue of callbacks.
 #[derive(Debug)]
@@ -384,6 +384,7 @@ impl<'q> Called<'q> {
             self.mark = Some(Foreign::begin_callback());
         }
         self.number += 1;
+        probe!("free", self.queue.core.protocol.address(), 1, 0);
         // Comes before the callback, which may be a barrier's.
         self.queue.counters().count_called();
         // Unwind safety: the node is in no chain any more.
