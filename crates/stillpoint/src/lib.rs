@@ -71,7 +71,8 @@
 //! These are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
 //! readers; and `std`, which brings `rcu` and `fence`, and which `table`, `pool` and `boost` need. With
 //! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
-//! The feature `serde`, which serializes tables and sets, is off by default.
+//! Off by default are `serde`, which serializes tables and sets; `metrics`, which is the module of this name; and `tracing`: with it,
+//! [stalls](rcu::DomainBuilder::stall_hook), refused fences and full domains are events of [`tracing`](https://docs.rs/tracing).
 //!
 //! The feature `loom` is for models on top of this crate. With the feature and `RUSTFLAGS="--cfg stillpoint_loom"`, the atomics
 //! of links and engines are [loom](https://docs.rs/loom)'s, and some of the interface is missing, `rcu::raw` among it. Make each
@@ -153,6 +154,8 @@ pub mod busted;
 pub mod fence;
 #[cfg(feature = "std")]
 mod frames;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[cfg(feature = "std")]
 mod own_writes;
 #[cfg(all(feature = "pool", target_os = "linux"))]

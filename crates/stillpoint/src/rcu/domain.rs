@@ -329,6 +329,11 @@ impl DomainBuilder {
     ///
     /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook, the poll does not read it.
     ///
+    /// With the feature `tracing`, what the hook is called for is also an event with the target `stillpoint` and the level `WARN`, just
+    /// before. A domain without a hook then behaves as if it had one that does nothing, with a threshold of 100 ms. So the subscriber is
+    /// bound by what is said here of the hook. The first retirement that a limit refuses is an event as well, and so are the second, the
+    /// fourth, the eighth, and so on.
+    ///
     /// ```
     /// use std::sync::mpsc;
     /// use std::time::Duration;

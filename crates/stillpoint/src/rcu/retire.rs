@@ -103,7 +103,7 @@ pub(super) fn room(
         if is_early() {
             if is_foreign() {
                 // What gives room may wait for the end of the foreign code, or be the very object that is being destroyed.
-                core.shared_counters().count_handed_back();
+                core.count_handed_back();
                 return Err(RetireErrorKind::WouldDeadlock);
             }
             core.shared_counters().count_wait();
@@ -123,7 +123,7 @@ pub(super) fn room(
                 // waits once more, and the attempt and the look after that must say the same.
                 let found = answer.err().filter(|_| is_own);
                 if found.is_some() && found == own_before {
-                    core.shared_counters().count_handed_back();
+                    core.count_handed_back();
                     return Err(RetireErrorKind::WouldDeadlock);
                 }
                 own_before = found;
@@ -133,7 +133,7 @@ pub(super) fn room(
         }
     }
     if answer.is_err_and(|kind| kind.is_full() || kind == RetireErrorKind::TooLarge) {
-        queue.core().shared_counters().count_handed_back();
+        queue.core().count_handed_back();
     }
     answer
 }

@@ -111,6 +111,8 @@ impl Default for Settings {
 impl Core {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
         let Settings { name, mode, limits, boost, watch } = settings;
+        #[cfg(feature = "tracing")]
+        let watch = watch.or_else(|| Some(Watch::default()));
         // Not modelled: a number for reports. Its order does not matter.
         static NEXT_ID: PlainU64 = PlainU64::new(1);
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -106,8 +106,9 @@ pub(crate) struct Pinned {
 
 /// Counts of retirements that found no room, in the shared counters of a domain.
 impl Counters {
-    pub(crate) fn count_handed_back(&self) {
-        self.handed_back.fetch_add(1, RELAXED);
+    /// Returns how many there were, this one included.
+    pub(crate) fn count_handed_back(&self) -> u64 {
+        self.handed_back.fetch_add(1, RELAXED) + 1
     }
 
     pub(crate) fn count_wait(&self) {

@@ -35,6 +35,14 @@ impl Watch {
     }
 }
 
+#[cfg(feature = "tracing")]
+impl Default for Watch {
+    /// For domains without a hook: stalls are still events.
+    fn default() -> Self {
+        Self::new(Duration::from_millis(100), Arc::new(|_| ()))
+    }
+}
+
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("threshold", &self.threshold).finish_non_exhaustive()
@@ -72,7 +80,44 @@ impl Core {
         let (begin, len) = (name.as_ptr().addr() as u64, name.len() as u64);
         probe!("stall", self.protocol.address(), stall.thread_id.into(), waited, begin, len);
         let _foreign = Foreign::begin();
+        #[cfg(feature = "tracing")]
+        tracing::warn!(
+            target: "stillpoint",
+            domain = self.name(),
+            thread_id = stall.thread_id,
+            thread_name = stall.thread_name,
+            activity = %stall.activity,
+            waited = ?stall.waited,
+            pending = stall.pending,
+            pending_bytes = stall.pending_bytes,
+            refused = stall.fence_error.map(tracing::field::display),
+            "{stall}"
+        );
         (watch.hook)(stall);
+    }
+
+    /// Counts a retirement that a limit has refused. Of so many, a logarithmic number are events.
+    pub(crate) fn count_handed_back(&self) {
+        let count = self.shared_counters.count_handed_back();
+        #[cfg(feature = "tracing")]
+        if count.is_power_of_two() {
+            let _foreign = Foreign::begin();
+            let thread = std::thread::current();
+            let Behind { objects, bytes } = self.all_pending();
+            tracing::warn!(
+                target: "stillpoint",
+                domain = self.name(),
+                thread_id = stillpoint_sys::os::thread_id(),
+                thread_name = thread.name(),
+                pending = objects,
+                pending_bytes = bytes,
+                handed_back = count,
+                "a limit of domain `{}` is reached: {objects} objects ({bytes} bytes) wait to be freed, and retirements are refused",
+                self.name()
+            );
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = count;
     }
 
     /// Calls the stall hook if the kernel, which has just refused the caller's fence by `error`, has refused those of all threads of

@@ -1,0 +1,237 @@
+//! The statistics of domains, tables, pools and timers as metrics of the facade [`metrics`](::metrics), for a page that an exporter
+//! renders.
+//!
+//! ```
+//! use stillpoint::metrics::Metrics;
+//! use stillpoint::table::Table;
+//! use std::sync::Arc;
+//!
+//! static METRICS: Metrics = Metrics::new();
+//!
+//! let sessions: Arc<Table<u64, String>> = Arc::new(Table::new());
+//! let table = Arc::downgrade(&sessions);
+//! METRICS.add("sessions", move || Some(table.upgrade()?.stats()));
+//!
+//! // In the handler of `/metrics`, before the exporter renders:
+//! METRICS.record();
+//! ```
+//!
+//! Nothing is counted twice, and nothing happens between two calls of [`record`](Metrics::record): it calls `stats()`, and sets the facade's
+//! gauges and counters. All of them have a label `name`. Those of the domains are there without an [`add`](Metrics::add):
+//!
+//! | metric | is |
+//! |---|---|
+//! | `stillpoint_domain_pending`, `_pending_bytes` | what waits to be freed |
+//! | `stillpoint_domain_ready`, `_pinned` | of that, what the next poll may free, and what protected loads hold |
+//! | `stillpoint_domain_oldest_seconds` | how long readers have held something; 0 if they hold nothing |
+//! | `stillpoint_domain_readers`, `_owned`, `_silent` | registered readers, protected loads without a thread, readers that cause fences |
+//! | `stillpoint_domain_fence_refused` | 1 while the kernel refuses the fence |
+//! | `stillpoint_domain_retired_total`, `_freed_total` | objects |
+//! | `stillpoint_domain_grace_periods_total`, `_heavy_fences_total` | the work that is done for it |
+//! | `stillpoint_domain_handed_back_total`, `_beyond_limits_total`, `_waits_total` | what met a limit |
+//! | `stillpoint_table_entries`, `_buckets`, `_longest_chain`, `_bytes` | see [`TableStats`](crate::table::TableStats) |
+//! | `stillpoint_table_growths_total` | how often a table has grown |
+//! | `stillpoint_pool_capacity`, `_in_use` | objects of a pool, and those that are allocated |
+//! | `stillpoint_pool_misuses_total` | double frees and the like |
+//! | `stillpoint_timer_timers` | timers in a wheel or a service |
+//! | `stillpoint_timer_time_went_back_total` | polls with a time before that of an earlier one |
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::metrics::{counter, describe_counter, describe_gauge, gauge};
+
+use crate::rcu::{Domain, Stats};
+
+mod sealed {
+    /// How a number is read.
+    pub enum Number<S> {
+        Gauge(fn(&S) -> f64),
+        /// It only grows.
+        Counter(fn(&S) -> u64),
+    }
+
+    /// A metric: its name, what it is, and its number.
+    pub type Metric<S> = (&'static str, &'static str, Number<S>);
+
+    pub trait Statistics: Sized + 'static {
+        const METRICS: &'static [Metric<Self>];
+    }
+}
+
+use sealed::Metric;
+use sealed::Number::{Counter, Gauge};
+
+/// What `stats()` of a domain, a table, a pool, a wheel or a timer service returns.
+pub trait Statistics: sealed::Statistics {}
+
+impl<S: sealed::Statistics> Statistics for S {}
+
+impl sealed::Statistics for Stats {
+    const METRICS: &'static [Metric<Self>] = &[
+        ("stillpoint_domain_pending", "Objects that wait to be freed.", Gauge(|s| s.pending as f64)),
+        (
+            "stillpoint_domain_pending_bytes",
+            "Bytes that wait to be freed.",
+            Gauge(|s| s.pending_bytes as f64),
+        ),
+        ("stillpoint_domain_ready", "Waiting objects that nobody holds.", Gauge(|s| s.ready as f64)),
+        (
+            "stillpoint_domain_pinned",
+            "Waiting objects that protected loads hold.",
+            Gauge(|s| s.pinned as f64),
+        ),
+        (
+            "stillpoint_domain_oldest_seconds",
+            "How long readers have held a waiting object.",
+            Gauge(|s| s.oldest.unwrap_or_default().as_secs_f64()),
+        ),
+        ("stillpoint_domain_readers", "Registered readers.", Gauge(|s| s.readers as f64)),
+        (
+            "stillpoint_domain_owned",
+            "Protected loads that are bound to no thread.",
+            Gauge(|s| s.owned as f64),
+        ),
+        (
+            "stillpoint_domain_silent",
+            "Readers for which heavy fences are issued.",
+            Gauge(|s| s.silent as f64),
+        ),
+        (
+            "stillpoint_domain_fence_refused",
+            "1 while the kernel refuses the heavy fence, and nothing is freed.",
+            Gauge(|s| f64::from(u8::from(s.fence_error.is_some()))),
+        ),
+        ("stillpoint_domain_retired_total", "Objects retired.", Counter(|s| s.retired)),
+        ("stillpoint_domain_freed_total", "Objects freed.", Counter(|s| s.freed)),
+        ("stillpoint_domain_grace_periods_total", "Grace periods started.", Counter(|s| s.grace_periods)),
+        ("stillpoint_domain_heavy_fences_total", "Heavy fences issued.", Counter(|s| s.heavy_fences)),
+        (
+            "stillpoint_domain_handed_back_total",
+            "Retirements that a limit refused.",
+            Counter(|s| s.handed_back),
+        ),
+        ("stillpoint_domain_beyond_limits_total", "Objects beyond a limit.", Counter(|s| s.beyond_limits)),
+        ("stillpoint_domain_waits_total", "Retirements that waited for room.", Counter(|s| s.waits)),
+    ];
+}
+
+#[cfg(feature = "table")]
+impl sealed::Statistics for crate::table::TableStats {
+    const METRICS: &'static [Metric<Self>] = &[
+        ("stillpoint_table_entries", "Entries.", Gauge(|s| s.entries as f64)),
+        ("stillpoint_table_buckets", "Buckets.", Gauge(|s| s.buckets as f64)),
+        (
+            "stillpoint_table_longest_chain",
+            "Buckets of the longest chain.",
+            Gauge(|s| s.longest_chain as f64),
+        ),
+        ("stillpoint_table_bytes", "Address space of buckets and entries.", Gauge(|s| s.bytes as f64)),
+        ("stillpoint_table_growths_total", "How often it has grown.", Counter(|s| s.growths as u64)),
+    ];
+}
+
+#[cfg(all(feature = "pool", target_os = "linux"))]
+impl sealed::Statistics for crate::pool::audit::PoolStats {
+    const METRICS: &'static [Metric<Self>] = &[
+        ("stillpoint_pool_capacity", "Objects of the pool.", Gauge(|s| s.capacity as f64)),
+        ("stillpoint_pool_in_use", "Allocated objects.", Gauge(|s| s.in_use as f64)),
+        ("stillpoint_pool_misuses_total", "Double frees and the like.", Counter(|s| s.misuses as u64)),
+    ];
+}
+
+#[cfg(feature = "timer")]
+impl sealed::Statistics for crate::timer::WheelStats {
+    const METRICS: &'static [Metric<Self>] = &[
+        ("stillpoint_timer_timers", "Timers.", Gauge(|s| s.timers as f64)),
+        (
+            "stillpoint_timer_time_went_back_total",
+            "Polls with an earlier time.",
+            Counter(|s| s.time_went_back),
+        ),
+    ];
+}
+
+/// Describes the metrics of one kind to the recorder.
+fn describe<S: Statistics>() {
+    for &(name, text, ref number) in S::METRICS {
+        match number {
+            Gauge(_) => describe_gauge!(name, text),
+            Counter(_) => describe_counter!(name, text),
+        }
+    }
+}
+
+fn set<S: Statistics>(name: &str, stats: &S) {
+    for (metric, _, number) in S::METRICS {
+        match number {
+            Gauge(number) => gauge!(*metric, "name" => name.to_owned()).set(number(stats)),
+            Counter(number) => counter!(*metric, "name" => name.to_owned()).absolute(number(stats)),
+        }
+    }
+}
+
+/// Sets the metrics of one table, pool or service. False if that is gone.
+type Source = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// What a page of metrics shows: all domains, and what was [added](Metrics::add).
+#[derive(Default)]
+pub struct Metrics {
+    sources: Mutex<Vec<Source>>,
+}
+
+impl Metrics {
+    /// Shows the domains, and nothing else yet.
+    pub const fn new() -> Self {
+        Self { sources: Mutex::new(Vec::new()) }
+    }
+
+    /// From now on, [`record`](Metrics::record) also calls `stats`, and sets the metrics of what it returns, with this name as their label.
+    /// If it returns `None`, since what it is about is gone, it is not called again. Install the recorder before: this call describes the
+    /// metrics to it.
+    ///
+    /// `stats` should keep alive no more than a `Weak`, unless the program ends with it.
+    pub fn add<S: Statistics>(
+        &self,
+        name: impl Into<String>,
+        stats: impl Fn() -> Option<S> + Send + Sync + 'static,
+    ) {
+        describe::<S>();
+        let name = name.into();
+        let source = move || stats().map(|stats| set(&name, &stats)).is_some();
+        self.sources().push(Arc::new(source));
+    }
+
+    /// Sets the metrics of all [domains](Domain::all) and of what was added, to what their `stats()` say now.
+    ///
+    /// Takes as long as these calls: a domain's looks at all its readers. Allocates; may run at any time on any thread, also several times
+    /// at once. A domain that has ended, and what is gone, keep their last numbers until the exporter forgets them. Domains of one name
+    /// overwrite each other's.
+    ///
+    /// # Panics
+    /// With the panic of a function that was added.
+    pub fn record(&self) {
+        describe::<Stats>();
+        for domain in Domain::all() {
+            set(domain.name(), &domain.stats());
+        }
+        // Not under the lock: the functions may add others.
+        let sources = self.sources().clone();
+        for source in sources {
+            if !source() {
+                self.sources().retain(|other| !Arc::ptr_eq(other, &source));
+            }
+        }
+    }
+
+    fn sources(&self) -> std::sync::MutexGuard<'_, Vec<Source>> {
+        // Nothing panics under the lock but the allocator.
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("added", &self.sources().len()).finish()
+    }
+}
