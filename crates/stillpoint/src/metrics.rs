@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `stillpoint_domain_pending`, `_pending_bytes` | what waits to be freed |
 //! | `stillpoint_domain_ready`, `_pinned` | of that, what the next poll may free, and what protected loads hold |
+//! | `stillpoint_domain_delay_p50_seconds`, `_delay_p99_seconds` | how long what was freed had waited |
 //! | `stillpoint_domain_oldest_seconds` | how long readers have held something; 0 if they hold nothing |
 //! | `stillpoint_domain_readers`, `_owned`, `_silent` | registered readers, protected loads without a thread, readers that cause fences |
 //! | `stillpoint_domain_fence_refused` | 1 while the kernel refuses the fence |
@@ -52,7 +53,7 @@ mod sealed {
     }
 
     /// A metric: its name, what it is, and its number.
-    pub type Metric<S> = (&'static str, &'static str, Number<S>);
+    pub(super) type Metric<S> = (&'static str, &'static str, Number<S>);
 
     pub trait Statistics: Sized + 'static {
         const METRICS: &'static [Metric<Self>];
@@ -66,6 +67,10 @@ use sealed::Number::{Counter, Gauge};
 pub trait Statistics: sealed::Statistics {}
 
 impl<S: sealed::Statistics> Statistics for S {}
+
+fn delay(stats: &Stats, percent: f64) -> f64 {
+    stats.delays.percentile(percent).unwrap_or_default().as_secs_f64()
+}
 
 impl sealed::Statistics for Stats {
     const METRICS: &'static [Metric<Self>] = &[
@@ -85,6 +90,16 @@ impl sealed::Statistics for Stats {
             "stillpoint_domain_oldest_seconds",
             "How long readers have held a waiting object.",
             Gauge(|s| s.oldest.unwrap_or_default().as_secs_f64()),
+        ),
+        (
+            "stillpoint_domain_delay_p50_seconds",
+            "From retirement to free: the median of all times.",
+            Gauge(|s| delay(s, 50.0)),
+        ),
+        (
+            "stillpoint_domain_delay_p99_seconds",
+            "From retirement to free: the 99th percentile of all times.",
+            Gauge(|s| delay(s, 99.0)),
         ),
         ("stillpoint_domain_readers", "Registered readers.", Gauge(|s| s.readers as f64)),
         (

@@ -53,7 +53,7 @@ const PROBES: [(&str, usize); 6] =
 /// A note is: `Provider: stillpoint`, `Name: free`, `Location: 0x..., Base: 0x..., Semaphore: 0x0`, `Arguments: 8@%rdi 8@%rsi`.
 #[test]
 fn the_probes_are_in_the_program() {
-    rcu::pin(); // the program must use the library
+    drop(rcu::pin()); // the program must use the library
     let Some(notes) = output_of("readelf", &["--notes", "--wide", &this_program()]) else { return };
     let field = |line: &str, name: &str| line.trim().strip_prefix(name).map(|value| value.trim().to_owned());
     let mut found = Vec::new();

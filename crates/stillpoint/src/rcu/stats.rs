@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::engine::queue::account::{Account, Count};
+use super::engine::wait::delays::Delays;
 use super::engine::Core;
 use crate::fence::FenceError;
 
@@ -56,6 +57,10 @@ pub struct Stats {
     /// oldest object that a protected load holds. `None` if nobody holds anything, whether or not the program polls. If a reclaimer has
     /// not been polled since some of its objects were let go of, this may be the age of one of those.
     pub oldest: Option<Duration>,
+    /// How long objects have waited from their retirement until they were freed. Objects in a reclaimer count from its first poll after
+    /// their retirement (a write in the default domain polls), and objects that were left to the domain from when another thread took them
+    /// over. Callbacks, and objects that [`Retired::try_free`](super::Retired::try_free) frees, are not sampled.
+    pub delays: Delays,
     /// Registered readers of all kinds.
     pub readers: usize,
     /// Protected loads that are bound to no thread: see [`OwnedProtected`](super::OwnedProtected).
@@ -96,6 +101,7 @@ impl Stats {
             waits: sum.waits,
             reclaims_by_retirers: sum.assists,
             oldest: sum.oldest.map(|oldest| core.age().saturating_sub(oldest)),
+            delays: core.delays().read(),
             readers,
             owned,
             boosted,

@@ -2,6 +2,7 @@
 
 #![cfg(not(stillpoint_loom))]
 
+mod delays;
 mod futures;
 mod grace;
 mod groups;

@@ -28,6 +28,7 @@
 //! | `wait/report`, `wait/error` | the report of a stall, and why a wait ended early |
 //! | `wait/stall` | which stalls are reported, and when |
 //! | `wait/counters` | what is counted for statistics, and for waits |
+//! | `wait/delays` | how long objects have waited |
 //! | `boost/policy` | which preempted readers are boosted, and until when |
 //! | `boost/state` | what a thread keeps for its boosters |
 
@@ -56,6 +57,7 @@ use self::queue::account::Limits;
 use self::queue::handover::Orphans;
 use self::queue::shelf::Shelves;
 use self::wait::counters::Counters;
+use self::wait::delays::Counts;
 use self::wait::own_holds::Questions;
 use self::wait::park::Event;
 use self::wait::stall::Watch;
@@ -83,6 +85,7 @@ pub struct Core {
     shared_counters: Counters,
     /// `None` in a domain without limits.
     account: Option<Box<CachePadded<Account>>>,
+    delays: Counts,
     event: Event,
     tasks: Tasks,
     watch: Option<Watch>,
@@ -126,6 +129,7 @@ impl Core {
             shelves: Shelves::new(),
             shared_counters: Counters::default(),
             account: Account::new(limits).map(|account| Box::new(CachePadded::new(account))),
+            delays: Counts::new(),
             event: Event::new(if boost.is_some() { boost::LIMIT } else { wait::park::LONGEST_SLEEP }),
             tasks: Tasks::new(),
             watch,
@@ -150,6 +154,10 @@ impl Core {
 
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    pub(crate) fn delays(&self) -> &Counts {
+        &self.delays
     }
 
     pub(crate) fn shared_counters(&self) -> &Counters {

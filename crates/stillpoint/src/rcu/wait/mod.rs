@@ -51,6 +51,7 @@ mod synchronize;
 pub(super) mod token;
 
 pub use super::engine::core::record::ReaderKind;
+pub use super::engine::wait::delays::Delays;
 pub use super::engine::wait::error::SynchronizeError;
 pub use super::engine::wait::report::{Activity, Stall};
 pub use future::GracePeriod;

@@ -23,6 +23,7 @@ use crate::rcu::engine::queue::account::{Account, Limits, RoomCache};
 use crate::rcu::engine::queue::line::{Line, Obstacle};
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
+use crate::rcu::engine::wait::delays::EVERY;
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
@@ -82,6 +83,8 @@ pub(crate) struct RetireList {
     open: usize,
     /// Whether the next look ignores the pace: the queue was [closed](RetireList::close) since the last one, or the caller does.
     hurries: bool,
+    /// Age of the domain at the first poll after the first of these was taken in. `None` before it, and if there is none.
+    opened: Option<Duration>,
     line: Line,
     held: Vec<Held>,
     /// The index in `held` of the next object to be compared. After the last one, polls begin again with the first.
@@ -100,7 +103,15 @@ pub(crate) struct RetireList {
 struct Batch {
     token: u64,
     objects: usize,
-    /// Age of the domain at the start.
+    ages: Ages,
+}
+
+/// Ages of the domain.
+#[derive(Debug, Clone, Copy)]
+struct Ages {
+    /// When the first object of the batch came.
+    opened: Duration,
+    /// When the batch's token was started.
     started: Duration,
 }
 
@@ -109,7 +120,7 @@ struct Batch {
 struct Held {
     garbage: Garbage,
     /// As in its batch.
-    started: Duration,
+    ages: Ages,
 }
 
 // SAFETY: the claim points into the core, which the retire list keeps alive, and everything else is `Send`. Nothing
@@ -131,6 +142,7 @@ impl RetireList {
             queue: VecDeque::new(),
             batches: VecDeque::new(),
             open: 0,
+            opened: None,
             hurries: false,
             line: Line::default(),
             held: Vec::new(),
@@ -336,6 +348,7 @@ impl RetireList {
         other: &mut Self,
         let_go: impl Fn(Garbage) -> Result<Garbage, Garbage>,
     ) {
+        let (begun, begun_there) = (self.begun(), other.begun());
         let objects = other.take_all();
         other.count_nothing();
         for garbage in objects {
@@ -345,14 +358,18 @@ impl RetireList {
                 Err(garbage) => other.push(garbage),
             }
         }
+        self.opened = oldest(begun, begun_there).filter(|_| self.open > 0);
+        other.opened = begun_there.filter(|_| other.open > 0);
     }
 
     /// Replaces each object by one with the same memory.
     pub(crate) fn replace_each(&mut self, replace: impl Fn(Garbage) -> Garbage) {
+        let begun = self.begun();
         for garbage in self.take_all() {
             work::step();
             self.push(replace(garbage));
         }
+        self.opened = begun;
     }
 
     /// As [`take_over`](RetireList::take_over), but grace periods that are under way go on: those of objects that are not held,
@@ -380,6 +397,7 @@ impl RetireList {
             self.push(held.garbage);
         }
         self.open -= under_way;
+        self.opened = self.opened.filter(|_| self.open > 0);
         self.count_under_way();
     }
 
@@ -411,7 +429,7 @@ impl RetireList {
     /// Takes all objects. The list is empty afterwards.
     fn take_all(&mut self) -> impl Iterator<Item = Garbage> {
         self.batches.clear();
-        (self.open, self.bytes) = (0, 0);
+        (self.open, self.opened, self.bytes) = (0, None, 0);
         (self.next_held, self.held_since, self.round_since) = (0, None, None);
         (self.held_bits, self.round_bits) = (0, 0);
         let held = std::mem::take(&mut self.held).into_iter().map(|held| held.garbage);
@@ -489,8 +507,11 @@ impl RetireList {
     /// With `may_reuse`, a scan that was costly [serves again](super::line::Line::serves_again): for writes, each of which frees a few
     /// objects.
     fn poll_with(&mut self, limit: usize, now: Duration, has_enough: bool, may_reuse: bool) -> usize {
-        if self.open > 0 && self.is_time(now, has_enough) {
-            self.start(now);
+        if self.open > 0 {
+            self.opened.get_or_insert(now);
+            if self.is_time(now, has_enough) {
+                self.start(now);
+            }
         }
         let is_early = self.look_later(now).is_some();
         self.go_on(limit, usize::MAX, is_early, may_reuse)
@@ -534,7 +555,12 @@ impl RetireList {
 
     /// The oldest token that is not known to be over, and the age of the domain at its start.
     fn under_way(&self) -> Option<(u64, Duration)> {
-        self.batches.front().map(|batch| (batch.token, batch.started))
+        self.batches.front().map(|batch| (batch.token, batch.ages.started))
+    }
+
+    /// Age of the domain since which the oldest object waits, as far as is known. Held objects do not count.
+    fn begun(&self) -> Option<Duration> {
+        self.batches.front().map(|batch| batch.ages.opened).or(self.opened)
     }
 
     /// When a sleep must end so that a stall is reported in time.
@@ -619,7 +645,8 @@ impl RetireList {
             // The fence may be due sooner than at the last look.
             self.line.look_soon();
         }
-        self.batches.push_back(Batch { token, objects: self.open, started });
+        let ages = Ages { opened: self.opened.take().unwrap_or(started), started };
+        self.batches.push_back(Batch { token, objects: self.open, ages });
         self.open = 0;
     }
 
@@ -630,7 +657,7 @@ impl RetireList {
     fn ready(&mut self, limit: usize) -> usize {
         let mut ready = 0;
         for batch in &self.batches {
-            let (oldest, terms) = ((batch.token, batch.started), self.terms(batch.started));
+            let (oldest, terms) = ((batch.token, batch.ages.started), self.terms(batch.ages.started));
             let is_over = match self.line.look(&self.core, oldest, terms) {
                 Obstacle::Nothing => true,
                 Obstacle::Reader(..) => busted::is(Variant::IgnoreRegions),
@@ -660,7 +687,8 @@ impl RetireList {
     /// Frees the first `ready` objects of the queue, and the held objects, unless a hazard slot holds them. Looks at `limit`
     /// objects at most: half of them of each kind, and more of one kind if the other has fewer. Frees at most `most`.
     fn sweep(&mut self, ready: usize, limit: usize, most: usize, may_reuse: bool) -> usize {
-        let (mut freed, bytes) = (Freed { most, ..Freed::default() }, self.bytes);
+        let next_sample = (EVERY - self.counters().freed() % EVERY) as usize;
+        let (mut freed, bytes) = (Freed { most, next_sample, ..Freed::default() }, self.bytes);
         if ready > 0 || !self.held.is_empty() {
             let _foreign = Foreign::begin();
             let token = self.newest_of(ready);
@@ -697,14 +725,14 @@ impl RetireList {
             let held = &self.held[self.next_held];
             if self.is_pinned(&held.garbage) {
                 if self.core.is_asked() {
-                    self.answer(&held.garbage, held.started);
+                    self.answer(&held.garbage, held.ages.started);
                 }
-                self.round_since = oldest(self.round_since, Some(held.started));
+                self.round_since = oldest(self.round_since, Some(held.ages.started));
                 self.round_bits |= bit_of(held.garbage.address());
                 self.next_held += 1;
             } else {
                 let held = self.held.swap_remove(self.next_held);
-                self.free::<ROOM>(held.garbage, freed);
+                self.free::<ROOM>(held.garbage, held.ages, freed);
             }
             if self.next_held == self.held.len() {
                 self.next_held = 0;
@@ -719,29 +747,29 @@ impl RetireList {
             if freed.objects >= freed.most {
                 break;
             }
-            let (garbage, started) = self.pop_ready();
+            let (garbage, ages) = self.pop_ready();
             if self.is_pinned(&garbage) {
                 if self.core.is_asked() {
-                    self.answer(&garbage, started);
+                    self.answer(&garbage, ages.started);
                 }
-                self.held_since = oldest(self.held_since, Some(started));
+                self.held_since = oldest(self.held_since, Some(ages.started));
                 self.held_bits |= bit_of(garbage.address());
-                self.held.push(Held { garbage, started });
+                self.held.push(Held { garbage, ages });
             } else {
-                self.free::<ROOM>(garbage, freed);
+                self.free::<ROOM>(garbage, ages, freed);
             }
         }
     }
 
     /// Removes the object at the front, whose batch is over.
-    fn pop_ready(&mut self) -> (Garbage, Duration) {
+    fn pop_ready(&mut self) -> (Garbage, Ages) {
         let batch = self.batches.front_mut().expect("ready objects belong to a batch");
-        let started = batch.started;
+        let ages = batch.ages;
         batch.objects -= 1;
         if batch.objects == 0 {
             self.batches.pop_front();
         }
-        (self.queue.pop_front().expect("batches count the objects of the queue"), started)
+        (self.queue.pop_front().expect("batches count the objects of the queue"), ages)
     }
 
     #[cold]
@@ -758,11 +786,15 @@ impl RetireList {
         self.line.is_pinned(garbage.address())
     }
 
-    fn free<const ROOM: bool>(&mut self, garbage: Garbage, freed: &mut Freed) {
+    fn free<const ROOM: bool>(&mut self, garbage: Garbage, ages: Ages, freed: &mut Freed) {
         self.bytes -= garbage.bytes();
         // SAFETY: the object's token is over, so every region reader has passed; its address was in no hazard
         // slot gathered after that.
         unsafe { self.destroy::<ROOM>(garbage, freed) };
+        if freed.objects == freed.next_sample {
+            freed.next_sample += EVERY as usize;
+            self.core.delays().count(self.core.age().saturating_sub(ages.opened));
+        }
     }
 
     /// Runs the destructor, then gives the object's room back (if it may have any: `ROOM`). The order matters: the destructor
@@ -869,6 +901,8 @@ struct Freed {
     /// At most this many objects are to be freed.
     most: usize,
     objects: usize,
+    /// The delay of the object is sampled by which the number of objects comes to this.
+    next_sample: usize,
     panic: Option<Panic>,
 }
 

@@ -132,6 +132,11 @@ impl Counters {
         self.retired.store(self.retired.load(RELAXED) + 1, RELAXED);
     }
 
+    pub(crate) fn freed(&self) -> u64 {
+        // Relaxed: the owner reads its own store.
+        self.freed.load(RELAXED)
+    }
+
     pub(crate) fn count_freed(&self, objects: usize) {
         // Release: pairs with the acquire load in `Served::is_over`.
         self.freed.store(self.freed.load(RELAXED) + objects as u64, Ordering::Release);

@@ -1,6 +1,7 @@
 //! How threads and futures wait for readers, which stalls are reported, and what is counted.
 
 pub(crate) mod counters;
+pub(crate) mod delays;
 pub(crate) mod error;
 pub(crate) mod own_holds;
 pub(crate) mod park;

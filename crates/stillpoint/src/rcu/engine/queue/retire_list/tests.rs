@@ -332,6 +332,30 @@ fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
     assert_eq!((domain.stats().pending, domain.stats().oldest), (0, None));
 }
 
+/// A delay begins when an object is retired, not when it changes its list.
+#[test]
+fn what_is_taken_over_has_waited_before() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut lists = [eager(&domain, Limits::NONE), eager(&domain, Limits::NONE)];
+    retire_several(&mut lists[0], &domain, 1);
+    assert_eq!(lists[0].begun(), None, "no poll has read the clock");
+    lists[0].poll(usize::MAX);
+    let since = lists[0].begun().expect("it was polled");
+    let [first, second] = &mut lists;
+    second.take_over(first);
+    assert_eq!((first.begun(), second.begun()), (None, Some(since)));
+    second.replace_each(|garbage| garbage);
+    second.poll(usize::MAX);
+    assert_eq!(second.begun(), Some(since));
+    first.append(second);
+    assert_eq!((first.begun(), second.begun()), (Some(since), None));
+    drop(guard);
+    assert_eq!(first.poll(usize::MAX), 1);
+    assert_eq!(first.begun(), None);
+}
+
 /// The start of the last batch would hide how long a reader has been in the way.
 #[test]
 fn a_reader_is_waited_for_since_the_oldest_batch() {
