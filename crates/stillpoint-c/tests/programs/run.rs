@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::programs::{linked, said, Compiler};
 
-/// Compiles a program, linked with the static library. Returns its path.
+/// Compiles a program, linked with the library. Returns its path.
 pub(crate) fn compiled(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> PathBuf {
     linked(compiler, source, flags, &[], program)
 }
