@@ -319,8 +319,8 @@ impl Reclaimer {
 
     pub(super) fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         SynchronizeError::unless_foreign(self.list.core())?;
-        let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let begun = self.list.core().age();
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         // Only once: other threads may leave more to the domain again and again.
         self.list.adopt(usize::MAX);
         if let Some(token) = self.list.close() {
@@ -343,13 +343,11 @@ impl Reclaimer {
         }
     }
 
-    fn why_late(&self, begun: Instant) -> SynchronizeError {
+    fn why_late(&self, begun: Duration) -> SynchronizeError {
         let core = self.list.core();
         match self.list.obstacle() {
             Obstacle::Refused(error) => SynchronizeError::Fence(error),
-            Obstacle::Reader(record, _) => {
-                SynchronizeError::Stalled(Box::new(core.stall_of(record, begun.elapsed())))
-            }
+            Obstacle::Reader(record, _) => SynchronizeError::stalled(core, record, begun),
             _ => SynchronizeError::pinned(core, self.list.held()),
         }
     }

@@ -434,37 +434,7 @@ impl<T: Send + Sync + 'static, C> RetireError<T, C> {
 impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let domain = self.retired.parts().domain();
-        match self.cause {
-            RetireErrorKind::Full => f.write_str(
-                "the reclaimer is full of objects that readers keep alive: retire the object later, or free it when its \
-                 readers have passed",
-            ),
-            RetireErrorKind::DomainFull => write!(
-                f,
-                "domain `{domain}` is full of objects that wait to be freed: poll its reclaimers, and retire the object \
-                 later"
-            ),
-            RetireErrorKind::TooLarge => write!(
-                f,
-                "the object has more bytes than may wait in the reclaimer or in domain `{domain}`: set a higher \
-                 `max_pending_bytes`, or call `free`, which waits for its readers"
-            ),
-            RetireErrorKind::ForeignDomain => write!(
-                f,
-                "the object belongs to domain `{domain}`, the reclaimer to another: retire it to a reclaimer of its own \
-                 domain"
-            ),
-            RetireErrorKind::WouldDeadlock => write!(
-                f,
-                "there is no room in the reclaimer or in domain `{domain}`, and this thread would wait for itself: drop its guards \
-                 and protected loads, or take its reader offline, and retire the object again; a destructor, a callback or a \
-                 stall hook must not wait for room"
-            ),
-            RetireErrorKind::Closed => write!(
-                f,
-                "the background reclaimer is gone: retire the object to another reclaimer of domain `{domain}`"
-            ),
-        }
+        write!(f, "an object of domain `{domain}` was not retired: {}", self.cause)
     }
 }
 

@@ -95,18 +95,6 @@ impl Core {
         Some(self.protocol.age().saturating_sub(oldest))
     }
 
-    /// The current stall, however short.
-    pub(crate) fn stall(&self) -> Option<Stall> {
-        let (record, state) = self.protocol.laggards().min_by_key(|&(_, state)| state)?;
-        Some(Stall::new(self, record, self.waited_for(state).unwrap_or_default(), self.all_pending()))
-    }
-
-    /// The report of a stall that ends a wait after the time `waited`.
-    pub(crate) fn stall_of(&self, record: &Record, waited: Duration) -> Stall {
-        let longest = self.waited_for(record.observe()).unwrap_or_default();
-        Stall::new(self, record, longest.max(waited), self.all_pending())
-    }
-
     /// What waits to be freed in the whole domain. Looks at all counters.
     pub(crate) fn all_pending(&self) -> Behind {
         let sum = self.sum();
