@@ -106,7 +106,7 @@ impl Core {
         let mut boosted: Vec<(&Record, &BoostState)> = Vec::new();
         let mut gives_way = boosting.way == Way::Migrate;
         let mut looks = 0;
-        for record in self.protocol.records().filter(|record| blocks(record.observe(), token)) {
+        for record in self.protocol.records.iter().filter(|record| blocks(record.observe(), token)) {
             let Some(boost_state) = record.boost_state() else { continue };
             if looks == LOOKS || state::under_way() >= boosting.most {
                 break;
@@ -214,7 +214,7 @@ impl Core {
         if state::given() == 0 {
             return;
         }
-        for record in self.protocol.records() {
+        for record in self.protocol.records.iter() {
             if let Some(boost_state) = record.boost_state().filter(|boost_state| condition(boost_state)) {
                 boost_state.end(address(record));
             }
