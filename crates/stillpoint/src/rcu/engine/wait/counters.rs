@@ -184,6 +184,13 @@ impl Counters {
         // another token.
         self.token.store(token, Ordering::Release);
     }
+
+    /// Nothing is under way, dated or held.
+    pub(crate) fn set_idle(&self) {
+        self.set_dated(0, None);
+        self.set_pinned(0, 0, None);
+        self.set_under_way(None);
+    }
 }
 
 /// The objects that were in a served list at one moment.

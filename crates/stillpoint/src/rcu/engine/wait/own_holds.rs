@@ -132,7 +132,7 @@ impl<'c> OwnHolds<'c> {
     pub(crate) fn fill_domain(&mut self, bytes: usize) -> bool {
         let pinned = self.pinned();
         let taken = (pinned.len(), sum_of_bytes(pinned.iter()));
-        self.core.account().is_some_and(|account| account.is_full_with(taken.0, taken.1, bytes))
+        self.core.account().is_some_and(|account| account.limits().is_full_with(taken.0, taken.1, bytes))
             || self.core.all_counters().all(|counters| self.is_in_the_way_of(counters, &pinned))
     }
 

@@ -91,7 +91,7 @@ impl Core {
     /// way. Looks at all counters: for reports on demand, not for polls.
     pub(crate) fn waited_for(&self, state: u64) -> Option<Duration> {
         let counters = self.counters.iter().filter_map(|counters| counters.in_the_way_since(state));
-        let oldest = counters.chain(self.tasks.in_the_way_since(state)).min()?;
+        let oldest = counters.chain(self.wakers.in_the_way_since(state)).min()?;
         Some(self.protocol.age().saturating_sub(oldest))
     }
 

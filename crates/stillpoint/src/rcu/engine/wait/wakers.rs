@@ -113,7 +113,7 @@ impl Wakers {
         drop(old);
     }
 
-    /// Gives a place back, with its waker.
+    /// Gives back the place of a future that no longer waits. If the future was woken, this passes on its share.
     pub(crate) fn remove(&self, place: Place) {
         self.lock();
         // SAFETY: the lock is held, and the node came from `Place::new`.
@@ -123,7 +123,8 @@ impl Wakers {
         drop(old);
     }
 
-    /// Makes all waiting futures due, and wakes a share; or leaves both to the holder of the lock. Never waits.
+    /// Makes all waiting futures due, and wakes a share, whose futures look again and wake the next ones; or leaves both to the holder of
+    /// the lock. Never waits.
     pub(crate) fn wake_all(&self) {
         if self.word.fetch_or(LOCKED | LEFT, orders::leave_word()) & LOCKED == 0 {
             self.serve(|_| ());
