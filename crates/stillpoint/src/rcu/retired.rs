@@ -96,13 +96,8 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// drop(object);
     /// assert!(old.try_free().is_ok());
     /// ```
-    pub fn try_free(mut self) -> Result<(), Self> {
-        if self.is_free() {
-            drop(self.take_object());
-            Ok(())
-        } else {
-            Err(self)
-        }
+    pub fn try_free(self) -> Result<(), Self> {
+        self.try_into_box().map(drop)
     }
 
     /// The token of the grace period that the object waits for, for [`Domain::grace_period`]. The first call of this or of
@@ -191,13 +186,11 @@ impl<T: Send + Sync + 'static> Retired<T> {
     }
 
     fn free_until(mut self, limit: Option<Duration>) -> Result<(), RetireError<T, SynchronizeError>> {
-        let Some(core) = self.parts.domain.core() else {
-            drop(self.take_object());
-            return Ok(());
-        };
-        let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
-        if let Err(cause) = wait_until_free(&core, token, self.parts.object.as_ptr().addr(), limit) {
-            return Err(RetireError { retired: self, cause });
+        if let Some(core) = self.parts.domain.core() {
+            let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
+            if let Err(cause) = wait_until_free(&core, token, self.parts.object.as_ptr().addr(), limit) {
+                return Err(RetireError { retired: self, cause });
+            }
         }
         drop(self.take_object());
         Ok(())

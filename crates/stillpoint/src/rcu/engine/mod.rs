@@ -56,10 +56,11 @@ use self::wait::counters::Counters;
 use self::wait::own_holds::Questions;
 use self::wait::park::Event;
 use self::wait::stall::Watch;
-use self::wait::tasks::Tasks;
+use self::wait::wakers::Wakers;
 use crate::fence::Mode;
 use crate::frames::Foreign;
 use stillpoint_sys::panics;
+use stillpoint_sys::sync::atomic::AtomicBool;
 
 /// One domain. Its handles (domain, readers, reclaimers) share it. The last handle to go frees what is left.
 #[derive(Debug)]
@@ -81,7 +82,10 @@ pub struct Core {
     /// `None` in a domain without limits.
     account: Option<Box<CachePadded<Account>>>,
     event: Event,
-    tasks: Tasks,
+    /// The futures that wait in the domain.
+    pub(crate) wakers: Wakers,
+    /// Whether the kernel has refused a fence for a future's request.
+    request_refused: AtomicBool,
     watch: Option<Watch>,
     /// What threads that wait ask those who poll.
     questions: Questions,
@@ -117,12 +121,13 @@ impl Core {
             name: name.unwrap_or_else(|| format!("domain-{id}")).into_boxed_str(),
             protocol: Protocol::new(mode, boost.is_some()),
             counters: Registry::new(),
-            orphans: Orphans::new(),
+            orphans: Orphans::default(),
             shelves: Shelves::new(),
             shared_counters: Counters::default(),
             account: Account::new(limits).map(|account| Box::new(CachePadded::new(account))),
             event: Event::new(if boost.is_some() { boost::LIMIT } else { wait::park::LONGEST_SLEEP }),
-            tasks: Tasks::new(),
+            wakers: Wakers::new(),
+            request_refused: AtomicBool::new(false),
             watch,
             questions: Questions::new(),
             boost,
@@ -138,10 +143,6 @@ impl Core {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    pub(crate) fn tasks(&self) -> &Tasks {
-        &self.tasks
     }
 
     pub(crate) fn shared_counters(&self) -> &Counters {
@@ -181,7 +182,7 @@ impl Core {
         // No thread serves the lists of the parent's other threads any more.
         self.all_counters().for_each(|counters| counters.set_served(false));
         // SAFETY: the caller is the only thread of the process.
-        unsafe { self.tasks.reset_after_fork() };
+        unsafe { self.wakers.reset_after_fork() };
     }
 }
 

@@ -35,7 +35,7 @@ const LONGEST_PATIENCE: Duration = Duration::from_micros(200);
 const TIMED: usize = 8;
 
 /// How far the domain has come. The tokens only increase.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// For every token up to this one, a thread has issued a `seq_cst` fence after its start.
     ordered: AtomicU64,
@@ -85,16 +85,7 @@ impl Progress {
             ordered: AtomicU64::new(first),
             fenced: AtomicU64::new(first),
             completed: AtomicU64::new(first),
-            laggard: AtomicPtr::new(ptr::null_mut()),
-            heavy_fences: AtomicU64::new(0),
-            vouched: PlainU64::new(0),
-            errno: AtomicI32::new(0),
-            refused: PlainU64::new(0),
-            next_heavy: PlainU64::new(0),
-            last_heavy: PlainU64::new(0),
-            next_start: PlainU64::new(0),
-            last_bound: PlainU64::new(0),
-            times: std::array::from_fn(|_| PlainU64::new(0)),
+            ..Self::default()
         }
     }
 }

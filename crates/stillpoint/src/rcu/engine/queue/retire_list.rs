@@ -200,7 +200,7 @@ impl RetireList {
 
     /// The size of the largest object for which there can be room.
     pub(crate) fn largest(&self) -> usize {
-        self.limits.largest(&self.core)
+        self.core.largest(self.limits.bytes)
     }
 
     /// Whether one more object of this size fits within the queue's own limits.
@@ -420,11 +420,8 @@ impl RetireList {
 
     /// Updates the counters for an empty list.
     fn count_nothing(&self) {
-        let counters = self.counters();
-        counters.set_pending(0, 0);
-        counters.set_dated(0, None);
-        counters.set_pinned(0, 0, None);
-        counters.set_under_way(None);
+        self.counters().set_pending(0, 0);
+        self.counters().set_idle();
     }
 
     /// Takes in an object that was counted before and has its room.

@@ -103,8 +103,8 @@ impl Callbacks {
         Self {
             counters: core.counters.claim(),
             core,
-            lanes: std::array::from_fn(|_| CachePadded::new(Lane::new())),
-            turn: Turn::new(),
+            lanes: Default::default(),
+            turn: Turn::default(),
             state: UnsafeCell::new(State::new(0)),
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
@@ -465,10 +465,7 @@ impl Drop for Callbacks {
         if !garbage.is_empty() {
             self.core.add_orphans(garbage.into_iter());
         }
-        let counters = self.counters();
-        counters.set_pinned(0, 0, None);
-        counters.set_under_way(None);
-        counters.set_dated(0, None);
+        self.counters().set_idle();
         self.core.counters.release(&self.counters);
     }
 }

@@ -171,10 +171,7 @@ impl Callbacks {
                 }
                 state.segments.pop_oldest();
             }
-            let counters = self.counters();
-            counters.set_pinned(0, 0, None);
-            counters.set_under_way(None);
-            counters.set_dated(0, None);
+            self.counters().set_idle();
             if self.lanes.iter().all(|lane| lane.is_empty()) {
                 return true;
             }
