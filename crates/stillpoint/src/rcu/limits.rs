@@ -117,7 +117,7 @@ impl fmt::Display for RetireErrorKind {
                  the object after a grace period"
             }
             Self::ForeignDomain => {
-                "the reclaimer belongs to another domain: retire the object to a reclaimer of its own domain"
+                "the object belongs to another domain than the reclaimer: retire it to a reclaimer of its own domain"
             }
             Self::WouldDeadlock => {
                 "there is no room in the reclaimer or in its domain, and this thread would wait for itself: drop its guards and \
