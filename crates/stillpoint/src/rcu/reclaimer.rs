@@ -451,7 +451,7 @@ impl fmt::Debug for Reclaimer {
 /// let (polled, background) = (builder.clone().build(), builder.build_background());
 /// # drop((polled, background));
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ReclaimerBuilder {
     pub(super) core: Arc<Core>,
     objects: Option<usize>,
@@ -511,18 +511,6 @@ impl ReclaimerBuilder {
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
         Reclaimer::of(RetireList::new(self.core, self.pace, limits), self.when_full)
-    }
-}
-
-impl fmt::Debug for ReclaimerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReclaimerBuilder")
-            .field("domain", &self.core.name())
-            .field("max_pending", &self.objects)
-            .field("max_pending_bytes", &self.bytes)
-            .field("pace", &self.pace)
-            .field("when_full", &self.when_full)
-            .finish_non_exhaustive()
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) mod directory;
 pub(crate) mod queue;
 pub(crate) mod wait;
 
+use std::fmt;
 use std::marker::PhantomPinned;
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::sync::Arc;
@@ -63,7 +64,6 @@ use stillpoint_sys::panics;
 use stillpoint_sys::sync::atomic::AtomicBool;
 
 /// One domain. Its handles (domain, readers, reclaimers) share it. The last handle to go frees what is left.
-#[derive(Debug)]
 pub struct Core {
     /// How unlinked objects name the domain.
     pub(crate) reference: Name,
@@ -94,7 +94,6 @@ pub struct Core {
 }
 
 /// The settings of a domain.
-#[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) name: Option<String>,
     pub(crate) mode: Mode,
@@ -183,6 +182,12 @@ impl Core {
         self.all_counters().for_each(|counters| counters.set_served(false));
         // SAFETY: the caller is the only thread of the process.
         unsafe { self.wakers.reset_after_fork() };
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Domain").field(&self.name).finish()
     }
 }
 

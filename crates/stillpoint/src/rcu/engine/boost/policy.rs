@@ -30,7 +30,6 @@ pub(crate) const LIMIT: Duration =
 const LOOKS: usize = 16;
 
 /// What a domain does about preempted readers.
-#[derive(Debug)]
 pub(crate) struct Boosting {
     pub(crate) way: Way,
     /// How long a token is blocked before readers are boosted.
@@ -59,7 +58,6 @@ impl Boosting {
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
 /// A booster. It must end the boosts that it gives.
-#[derive(Debug)]
 pub(crate) struct Booster {
     number: u64,
     has_given: bool,

@@ -22,7 +22,6 @@ use crate::rcu::engine::boost::BoostState;
 use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What the readers and writers of a domain share.
-#[derive(Debug)]
 pub(crate) struct Protocol {
     mode: Mode,
     made: Instant,

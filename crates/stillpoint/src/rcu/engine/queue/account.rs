@@ -46,7 +46,6 @@ impl Limits {
 }
 
 /// The objects, and the bytes, that take up room.
-#[derive(Debug)]
 pub(crate) struct Account {
     objects: Count,
     bytes: Count,
@@ -157,7 +156,6 @@ impl Account {
 }
 
 /// A number with a limit. Without a limit, nothing is counted.
-#[derive(Debug)]
 pub(crate) struct Count {
     limit: usize,
     taken: AtomicUsize,
@@ -227,7 +225,7 @@ impl Count {
 }
 
 /// Room that a retire list has drawn and that no object takes up.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RoomCache {
     objects: usize,
     bytes: usize,

@@ -31,7 +31,7 @@ use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 
 /// The retire list that handles share, each in turn.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     /// Made in the first turn.
     list: Option<RetireList>,
@@ -39,7 +39,6 @@ struct Shared {
     orphans: u64,
 }
 
-#[derive(Debug)]
 pub(crate) struct Channel {
     core: Arc<Core>,
     stack: Stack,

@@ -23,13 +23,12 @@ use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicPtr, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 use stillpoint_sys::work;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Stack {
     newest: AtomicPtr<Node>,
 }
 
 /// An object in a chain; `next` is taken after it.
-#[derive(Debug)]
 struct Node {
     garbage: Garbage,
     next: *mut Node,
@@ -103,7 +102,6 @@ unsafe impl Send for Stack {}
 unsafe impl Sync for Stack {}
 
 /// Objects taken from a [`Stack`]: what was pushed last comes first. Must be emptied before it is dropped.
-#[derive(Debug)]
 pub(crate) struct Taken {
     next: *mut Node,
 }
@@ -164,7 +162,7 @@ impl Iterator for Taken {
 // SAFETY: the nodes belong only to this value, and garbage is `Send`.
 unsafe impl Send for Taken {}
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Orphans {
     /// What was left since `next` was last filled.
     incoming: Stack,

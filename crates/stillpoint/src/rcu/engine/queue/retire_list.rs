@@ -61,7 +61,6 @@ pub(crate) enum Full {
     Domain,
 }
 
-#[derive(Debug)]
 pub(crate) struct RetireList {
     core: Arc<Core>,
     counters: Claim<Counters>,
@@ -96,7 +95,6 @@ pub(crate) struct RetireList {
     bytes: usize,
 }
 
-#[derive(Debug)]
 struct Batch {
     token: u64,
     objects: usize,
@@ -105,7 +103,6 @@ struct Batch {
 }
 
 /// An object whose token is over, and that a hazard slot held when it was last compared.
-#[derive(Debug)]
 struct Held {
     garbage: Garbage,
     /// As in its batch.

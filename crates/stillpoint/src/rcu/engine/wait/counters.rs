@@ -13,7 +13,7 @@ use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as Mode
 // barriers rely on.
 const RELAXED: Ordering = Ordering::Relaxed;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Counters {
     retired: AtomicU64,
     freed: ModelledU64,
@@ -50,7 +50,7 @@ pub(crate) struct Counters {
 
 /// The number from which the next list of a thread to be visited is looked for. Changed by the owner of the slot that it is a
 /// part of.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Round(AtomicU64);
 
 impl Round {
@@ -65,7 +65,7 @@ impl Round {
 }
 
 /// The sum of several sets of counters.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Default, Clone, Copy)]
 pub(crate) struct Sum {
     pub(crate) retired: u64,
     pub(crate) freed: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Sum {
 }
 
 /// An object past its grace period that a protected load holds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Pinned {
     pub(crate) bytes: usize,
     /// The list in which it was found: the address of the list's counters.
@@ -194,7 +194,6 @@ impl Counters {
 }
 
 /// The objects that were in a served list at one moment.
-#[derive(Debug)]
 pub(crate) struct Served<'c> {
     counters: &'c Counters,
     /// The list's count of freed objects at which all of these have been freed, or passed over as pinned.

@@ -28,7 +28,6 @@ const LONGEST_FOR_RELEASE: Duration = Duration::from_millis(1);
 const SHARE: u32 = super::wakers::SHARE as u32;
 
 /// Where threads sleep until something in the domain has changed.
-#[derive(Debug)]
 pub(crate) struct Event {
     /// Changes with each notification.
     generation: AtomicU32,
@@ -106,7 +105,7 @@ impl Event {
 }
 
 /// What a thread waits for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum Next<'r> {
     /// This region reader passes. It is asked to notify.
     Passage(&'r Record),
@@ -118,7 +117,7 @@ pub(crate) enum Next<'r> {
 
 /// When a caller looks again at a reader that is silent. Each look takes the line to which the reader writes, so the distances
 /// double.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Looks {
     number: u32,
     /// Age of the domain.
@@ -147,7 +146,6 @@ impl Looks {
 }
 
 /// How long a thread spins and sleeps in one wait.
-#[derive(Debug)]
 pub(crate) struct Patience {
     spin: Backoff,
     sleep: Duration,

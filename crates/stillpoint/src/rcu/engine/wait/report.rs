@@ -138,7 +138,7 @@ impl fmt::Display for Stall {
 }
 
 /// What waits for a stalled reader.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Default, Clone, Copy)]
 pub(crate) struct Behind {
     pub(crate) objects: u64,
     pub(crate) bytes: u64,

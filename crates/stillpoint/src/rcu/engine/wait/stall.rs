@@ -23,6 +23,7 @@ use crate::rcu::engine::Core;
 
 pub(crate) type StallHook = Arc<dyn Fn(&Stall) + Send + Sync>;
 
+#[derive(Clone)]
 pub(crate) struct Watch {
     threshold: Duration,
     hook: StallHook,
@@ -111,7 +112,6 @@ impl Core {
 }
 
 /// Announces that a call has a grace period under way, in its own set of counters.
-#[derive(Debug)]
 pub(crate) struct Dated<'c> {
     core: &'c Core,
     claim: Claim<Counters>,

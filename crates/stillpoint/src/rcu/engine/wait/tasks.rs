@@ -17,7 +17,7 @@ use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// What a future waits for: a section of a reader.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Awaited<'c> {
     pub(crate) laggard: &'c Record,
     pub(crate) state: u64,

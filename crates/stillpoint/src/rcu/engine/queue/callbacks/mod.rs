@@ -43,7 +43,6 @@ use stillpoint_sys::sync::UnsafeCell;
 use stillpoint_sys::{tsan, work};
 
 /// A queue of callbacks.
-#[derive(Debug)]
 pub(crate) struct Callbacks {
     core: Arc<Core>,
     counters: Claim<Counters>,
@@ -65,7 +64,6 @@ pub(crate) struct Callbacks {
 }
 
 /// The callbacks that were taken from the lanes.
-#[derive(Debug)]
 struct State {
     segments: Segments,
     line: Line,
@@ -89,7 +87,6 @@ unsafe impl Send for Callbacks {}
 unsafe impl Sync for Callbacks {}
 
 /// What a turn has done, and what is in the way of more callbacks.
-#[derive(Debug)]
 pub(crate) struct Outcome<'c> {
     pub(crate) called: usize,
     pub(crate) next: Obstacle<'c>,

@@ -191,7 +191,7 @@ impl Node {
 }
 
 /// A list to which any thread pushes callbacks.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Lane {
     tail: AtomicPtr<Callback>,
     /// The first node. Also null while the first node has not been linked.
@@ -250,7 +250,7 @@ impl Lane {
 }
 
 /// Callbacks in order, from the first to the last. Gaps may remain until their pushes are complete.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Chain {
     first: Node,
     last: Node,
@@ -322,7 +322,6 @@ impl Chain {
 }
 
 /// A push is incomplete: look again later.
-#[derive(Debug)]
 pub(crate) struct Gap;
 
 #[cfg(not(stillpoint_loom))]

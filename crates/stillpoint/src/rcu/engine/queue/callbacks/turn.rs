@@ -11,7 +11,7 @@ const TAKEN: u32 = 1;
 /// One pause.
 const PAUSE: u32 = 2;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Turn {
     /// [`TAKEN`], and the number of pauses.
     word: AtomicU32,
