@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::portable::{Doing, Sighting};
+use crate::portable::{Activity, Sighting};
 
 /// The kernel's id of the calling thread. Costs a system call.
 pub fn thread_id() -> u32 {
@@ -25,38 +25,39 @@ pub fn yield_cpu() {
 }
 
 /// Inspects the thread with this id. The caller has known the thread for `age`: a thread that started later has the id of a
-/// thread that has ended, and the answer is [`Doing::Ended`]. Takes some 20 µs.
+/// thread that has ended, and the answer is [`Activity::Ended`]. Takes some 20 µs. No thread has
+/// the id 0: it is [`Activity::Unknown`].
 ///
 /// The state letter is the same for a thread that runs and a thread that waits for a processor. The thread's processor
 /// clock differs: the kernel updates it on each read, and it stands still while the thread waits.
 pub fn look_at_thread(tid: u32, age: Duration) -> Sighting {
-    if cfg!(any(stillpoint_loom, miri)) {
-        return Sighting::without_details(Doing::Unknown);
+    if tid == 0 || cfg!(any(stillpoint_loom, miri)) {
+        return Sighting::without_details(Activity::Unknown);
     }
     let clock_before = processor_time(tid);
     let Ok(stat) = std::fs::read(format!("/proc/self/task/{tid}/stat")) else {
-        return Sighting::without_details(if is_alive(tid) { Doing::Unknown } else { Doing::Ended });
+        return Sighting::without_details(if is_alive(tid) { Activity::Unknown } else { Activity::Ended });
     };
     let clock_after = processor_time(tid);
     let Some(stat) = Stat::parse(&String::from_utf8_lossy(&stat)) else {
-        return Sighting::without_details(Doing::Unknown);
+        return Sighting::without_details(Activity::Unknown);
     };
     let begun = since_boot().saturating_sub(age);
     if stat.state == 'Z' || stat.state == 'X' || stat.started_after(begun, ticks_per_second()) {
-        return Sighting::without_details(Doing::Ended);
+        return Sighting::without_details(Activity::Ended);
     }
-    let doing = match stat.state {
+    let activity = match stat.state {
         'R' => match clock_before.zip(clock_after) {
-            Some((before, after)) if after > before => Doing::Running,
-            Some(_) => Doing::Runnable,
-            None => Doing::Unknown,
+            Some((before, after)) if after > before => Activity::Running,
+            Some(_) => Activity::Runnable,
+            None => Activity::Unknown,
         },
-        'S' => Doing::Sleeping,
-        'D' => Doing::Uninterruptible,
-        'T' | 't' => Doing::Stopped,
-        _ => Doing::Unknown,
+        'S' => Activity::Sleeping,
+        'D' => Activity::Uninterruptible,
+        'T' | 't' => Activity::Stopped,
+        _ => Activity::Unknown,
     };
-    Sighting { name: Some(stat.name), doing, cpu: stat.cpu }
+    Sighting { name: Some(stat.name), activity, cpu: stat.cpu }
 }
 
 /// The fields that are read from `/proc/PID/task/TID/stat`: see proc_pid_stat(5).
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn a_thread_sees_itself_running() {
         let sighting = look_at_thread(thread_id(), Duration::ZERO);
-        assert_eq!(sighting.doing, Doing::Running);
+        assert_eq!(sighting.activity, Activity::Running);
         assert!(sighting.name.is_some() && sighting.cpu.is_some(), "{sighting:?}");
     }
 

@@ -1,5 +1,6 @@
 //! Numbers of threads, and what the library knows about threads without help from the system. `pthread_t pthread_self(void)`
 
+use std::fmt;
 use std::time::Duration;
 
 /// A number that distinguishes living threads, costs no system call, and survives `fork`.
@@ -60,23 +61,46 @@ pub fn yield_cpu() {
     std::thread::yield_now();
 }
 
-/// What a thread of this process is doing at the moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
-    /// It runs on a processor.
+/// What a thread was doing when a stall was inspected, as `/proc` reports it.
+///
+/// The kernel's letter for the state of a thread does not distinguish [`Running`](Activity::Running) from
+/// [`Runnable`](Activity::Runnable). The thread's CPU clock does: it advances only while the thread runs. It is read twice, some
+/// microseconds apart. So a thread that ran for a part of that time counts as running,
+/// and so does a thread on a virtual processor that the host has preempted, since its guest does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Activity {
+    /// It runs on a processor: the section itself takes long.
     Running,
-    /// It waits for a processor.
+    /// It waits for a processor: it was preempted.
     Runnable,
-    /// It sleeps until an event, or a signal.
+    /// It waits for something else: a lock, a message, a timer.
     Sleeping,
-    /// It sleeps in the kernel, and no signal wakes it.
+    /// It waits for an event that no signal interrupts, most often a disk.
     Uninterruptible,
-    /// A signal or a tracer has stopped it.
+    /// It was stopped by a debugger or a tracer. (A stop signal stops all threads of a process, including those that would
+    /// report the stall.)
     Stopped,
-    /// It has ended.
+    /// It has ended, and its reader or its guard was forgotten or leaked: this stall never ends. Also reported if the
+    /// thread's id now belongs to a thread that was started after the wait began. A thread that got the id earlier is mistaken
+    /// for the reader's.
     Ended,
-    /// The kernel does not say.
+    /// Unknown: `/proc` is not mounted, or the system is not Linux.
     Unknown,
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Running => "running",
+            Self::Runnable => "preempted",
+            Self::Sleeping => "sleeping",
+            Self::Uninterruptible => "in uninterruptible sleep",
+            Self::Stopped => "stopped",
+            Self::Ended => "ended",
+            Self::Unknown => "in an unknown state",
+        })
+    }
 }
 
 /// The state of a thread of this process at one time.
@@ -85,20 +109,20 @@ pub struct Sighting {
     /// Its name, as far as the kernel keeps it.
     pub name: Option<String>,
     /// What it is doing.
-    pub doing: Doing,
+    pub activity: Activity,
     /// The processor that it runs on, or ran on last.
     pub cpu: Option<u32>,
 }
 
 impl Sighting {
-    pub(crate) fn without_details(doing: Doing) -> Self {
-        Self { name: None, doing, cpu: None }
+    pub(crate) fn without_details(activity: Activity) -> Self {
+        Self { name: None, activity, cpu: None }
     }
 }
 
 /// Always unknown: the system does not say what another thread does.
 pub fn look_at_thread(_tid: u32, _age: Duration) -> Sighting {
-    Sighting::without_details(Doing::Unknown)
+    Sighting::without_details(Activity::Unknown)
 }
 
 #[cfg(all(test, not(any(stillpoint_loom, miri))))]

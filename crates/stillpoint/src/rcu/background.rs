@@ -342,11 +342,8 @@ impl RetireHandle {
     /// With [`WhenFull::Reclaim`], with the panic of a destructor; the object is then left to the domain.
     #[inline]
     pub fn retire<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
-        let channel = &*self.channel;
         let parts = retired.into_parts();
-        let is_open = parts.is_of(channel.core()) && channel.phase() != CLOSED;
-        if is_open && channel.reserve(size_of::<T>()).is_ok() {
-            channel.submit(parts.into_garbage());
+        if parts.is_of(self.core()) && self.offer(size_of::<T>(), || parts.into_garbage()) {
             return Ok(());
         }
         retire::retire(&mut &*self, parts, None)
@@ -421,6 +418,7 @@ impl RetireHandle {
 
     /// As [`retire`](RetireHandle::retire), without waiting or reclaiming. Calls `garbage` only if the object is taken in.
     /// Returns whether it is.
+    #[inline]
     pub(crate) fn offer(&self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
         let channel = &*self.channel;
         let is_taken = channel.phase() != CLOSED && channel.reserve(bytes).is_ok();

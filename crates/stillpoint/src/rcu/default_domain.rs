@@ -61,7 +61,7 @@ impl DomainBuilder {
         if DEFAULT.get().is_some() {
             return Err(BuildError::DefaultInUse);
         }
-        self.set_default_name("default");
+        self.name.get_or_insert_with(|| "default".to_owned());
         let domain = self.build()?;
         DEFAULT.set(domain).map_err(|_| BuildError::DefaultInUse)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::boost::Boost;
 use super::engine::queue::account::Limits;
 use super::engine::wait::report::Stall;
-use super::engine::wait::stall::{StallHook, Watch};
+use super::engine::wait::stall::Watch;
 use super::engine::{Core, Settings};
 use super::error::BuildError;
 use super::stats::Stats;
@@ -67,7 +67,7 @@ impl Domain {
             boost: Boost::Off,
             boost_after: BOOST_AFTER,
             boost_fallback: None,
-            stall_hook: None,
+            watch: None,
         }
     }
 
@@ -211,15 +211,15 @@ impl fmt::Debug for Domain {
 /// assert_eq!(domain.name(), "routes");
 /// # Ok::<(), stillpoint::rcu::BuildError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct DomainBuilder {
-    name: Option<String>,
+    pub(super) name: Option<String>,
     mode: Option<Mode>,
     limits: Limits,
     boost: Boost,
     boost_after: Duration,
     boost_fallback: Option<Boost>,
-    stall_hook: Option<(Duration, StallHook)>,
+    watch: Option<Watch>,
 }
 
 /// Longer than nearly all sections, and than a grace period without preempted readers.
@@ -230,10 +230,6 @@ impl DomainBuilder {
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
-    }
-
-    pub(super) fn set_default_name(&mut self, name: &str) {
-        self.name.get_or_insert_with(|| name.to_owned());
     }
 
     /// Sets the fence mode. Without this call: [`Mode::best`].
@@ -354,7 +350,7 @@ impl DomainBuilder {
     /// # Ok::<(), stillpoint::rcu::BuildError>(())
     /// ```
     pub fn stall_hook(mut self, threshold: Duration, hook: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
-        self.stall_hook = Some((threshold, Arc::new(hook)));
+        self.watch = Some(Watch::new(threshold, Arc::new(hook)));
         self
     }
 
@@ -379,21 +375,7 @@ impl DomainBuilder {
             (answer, _) => answer,
         };
         let boost = boost?;
-        let watch = self.stall_hook.map(|(threshold, hook)| Watch::new(threshold, hook));
-        let settings = Settings { name: self.name, mode, limits: self.limits, boost, watch };
+        let settings = Settings { name: self.name, mode, limits: self.limits, boost, watch: self.watch };
         Ok(Domain { core: Core::new(settings) })
-    }
-}
-
-impl fmt::Debug for DomainBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let threshold = self.stall_hook.as_ref().map(|(threshold, _)| threshold);
-        f.debug_struct("DomainBuilder")
-            .field("name", &self.name)
-            .field("fence", &self.mode)
-            .field("limits", &self.limits)
-            .field("boost", &self.boost)
-            .field("stall_threshold", &threshold)
-            .finish_non_exhaustive()
     }
 }

@@ -25,6 +25,7 @@
 //! [`DomainBuilder::max_pending`](super::DomainBuilder::max_pending) limits a domain, and
 //! [`ReclaimerBuilder::max_pending`](super::ReclaimerBuilder::max_pending) one reclaimer.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::engine::queue::retire_list::Full;
@@ -98,6 +99,33 @@ impl RetireErrorKind {
     /// Whether there is no room now but may be later.
     pub fn is_full(self) -> bool {
         matches!(self, Self::Full | Self::DomainFull)
+    }
+}
+
+impl fmt::Display for RetireErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => {
+                "the reclaimer is full of objects that readers keep alive: retire the object later, or free it when its readers have \
+                 passed"
+            }
+            Self::DomainFull => {
+                "the domain is full of objects that wait to be freed: poll its reclaimers, and retire the object later"
+            }
+            Self::TooLarge => {
+                "the object has more bytes than may wait in the reclaimer or in its domain: set a higher `max_pending_bytes`, or free \
+                 the object after a grace period"
+            }
+            Self::ForeignDomain => {
+                "the object belongs to another domain than the reclaimer: retire it to a reclaimer of its own domain"
+            }
+            Self::WouldDeadlock => {
+                "there is no room in the reclaimer or in its domain, and this thread would wait for itself: drop its guards and \
+                 protected loads, or take its reader offline, and retire the object again; a destructor, a callback or a stall hook \
+                 must not wait for room"
+            }
+            Self::Closed => "the background reclaimer is gone: retire the object to another reclaimer of its domain",
+        })
     }
 }
 

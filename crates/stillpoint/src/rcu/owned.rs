@@ -115,19 +115,16 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
             )
         };
         let (object, claim) = self.link().protect_owned(&core)?;
-        Some(OwnedProtected {
-            object,
-            _hold: Hold::Claimed { core, claim },
-            _cell: None,
-            _object: PhantomData,
-        })
+        // SAFETY: the claim's slot holds the object, which is freed after the slot is clear, or with the cell.
+        Some(unsafe { OwnedProtected::new(object, Hold::Claimed { core, claim }, None) })
     }
 
     /// By a slot of the default domain. The reader is the calling thread's.
     fn lent(&self, reader: &'static Reader, slot: Slot<'static>) -> Option<OwnedProtected<'_, T>> {
         reader.vouch();
         let object = self.link().protect_by(reader.fence(), &slot)?;
-        Some(OwnedProtected { object, _hold: Hold::Lent(slot), _cell: None, _object: PhantomData })
+        // SAFETY: the slot holds the object, which is freed after the slot is clear, or with the cell.
+        Some(unsafe { OwnedProtected::new(object, Hold::Lent(slot), None) })
     }
 
     /// As [`protect_owned`](RcuCell::protect_owned), but the result shares ownership of the cell, and may outlive the borrow.

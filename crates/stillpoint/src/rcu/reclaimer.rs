@@ -319,8 +319,8 @@ impl Reclaimer {
 
     pub(super) fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         SynchronizeError::unless_foreign(self.list.core())?;
-        let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let begun = self.list.core().age();
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         // Only once: other threads may leave more to the domain again and again.
         self.list.adopt(usize::MAX);
         if let Some(token) = self.list.close() {
@@ -343,13 +343,11 @@ impl Reclaimer {
         }
     }
 
-    fn why_late(&self, begun: Instant) -> SynchronizeError {
+    fn why_late(&self, begun: Duration) -> SynchronizeError {
         let core = self.list.core();
         match self.list.obstacle() {
             Obstacle::Refused(error) => SynchronizeError::Fence(error),
-            Obstacle::Reader(record, _) => {
-                SynchronizeError::Stalled(Box::new(core.stall_of(record, begun.elapsed())))
-            }
+            Obstacle::Reader(record, _) => SynchronizeError::stalled(core, record, begun),
             _ => SynchronizeError::pinned(core, self.list.held()),
         }
     }
@@ -453,7 +451,7 @@ impl fmt::Debug for Reclaimer {
 /// let (polled, background) = (builder.clone().build(), builder.build_background());
 /// # drop((polled, background));
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ReclaimerBuilder {
     pub(super) core: Arc<Core>,
     objects: Option<usize>,
@@ -513,18 +511,6 @@ impl ReclaimerBuilder {
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
         Reclaimer::of(RetireList::new(self.core, self.pace, limits), self.when_full)
-    }
-}
-
-impl fmt::Debug for ReclaimerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReclaimerBuilder")
-            .field("domain", &self.core.name())
-            .field("max_pending", &self.objects)
-            .field("max_pending_bytes", &self.bytes)
-            .field("pace", &self.pace)
-            .field("when_full", &self.when_full)
-            .finish_non_exhaustive()
     }
 }
 

@@ -96,13 +96,8 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// drop(object);
     /// assert!(old.try_free().is_ok());
     /// ```
-    pub fn try_free(mut self) -> Result<(), Self> {
-        if self.is_free() {
-            drop(self.take_object());
-            Ok(())
-        } else {
-            Err(self)
-        }
+    pub fn try_free(self) -> Result<(), Self> {
+        self.try_into_box().map(drop)
     }
 
     /// The token of the grace period that the object waits for, for [`Domain::grace_period`]. The first call of this or of
@@ -191,13 +186,11 @@ impl<T: Send + Sync + 'static> Retired<T> {
     }
 
     fn free_until(mut self, limit: Option<Duration>) -> Result<(), RetireError<T, SynchronizeError>> {
-        let Some(core) = self.parts.domain.core() else {
-            drop(self.take_object());
-            return Ok(());
-        };
-        let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
-        if let Err(cause) = wait_until_free(&core, token, self.parts.object.as_ptr().addr(), limit) {
-            return Err(RetireError { retired: self, cause });
+        if let Some(core) = self.parts.domain.core() {
+            let token = *self.parts.token.get_or_insert_with(|| core.protocol.start());
+            if let Err(cause) = wait_until_free(&core, token, self.parts.object.as_ptr().addr(), limit) {
+                return Err(RetireError { retired: self, cause });
+            }
         }
         drop(self.take_object());
         Ok(())
@@ -434,37 +427,7 @@ impl<T: Send + Sync + 'static, C> RetireError<T, C> {
 impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let domain = self.retired.parts().domain();
-        match self.cause {
-            RetireErrorKind::Full => f.write_str(
-                "the reclaimer is full of objects that readers keep alive: retire the object later, or free it when its \
-                 readers have passed",
-            ),
-            RetireErrorKind::DomainFull => write!(
-                f,
-                "domain `{domain}` is full of objects that wait to be freed: poll its reclaimers, and retire the object \
-                 later"
-            ),
-            RetireErrorKind::TooLarge => write!(
-                f,
-                "the object has more bytes than may wait in the reclaimer or in domain `{domain}`: set a higher \
-                 `max_pending_bytes`, or call `free`, which waits for its readers"
-            ),
-            RetireErrorKind::ForeignDomain => write!(
-                f,
-                "the object belongs to domain `{domain}`, the reclaimer to another: retire it to a reclaimer of its own \
-                 domain"
-            ),
-            RetireErrorKind::WouldDeadlock => write!(
-                f,
-                "there is no room in the reclaimer or in domain `{domain}`, and this thread would wait for itself: drop its guards \
-                 and protected loads, or take its reader offline, and retire the object again; a destructor, a callback or a \
-                 stall hook must not wait for room"
-            ),
-            RetireErrorKind::Closed => write!(
-                f,
-                "the background reclaimer is gone: retire the object to another reclaimer of domain `{domain}`"
-            ),
-        }
+        write!(f, "an object of domain `{domain}` was not retired: {}", self.cause)
     }
 }
 

@@ -49,7 +49,7 @@ fn parameters(rest: &str) -> Vec<String> {
 }
 
 /// The public types of the library and of the crates `multicast` and `structures`, with their parameters, as the
-/// sources declare them.
+/// sources declare them, or re-export them.
 fn declared() -> BTreeSet<(String, Option<String>)> {
     let mut declared = BTreeSet::new();
     let sources = folder("src");
@@ -66,7 +66,7 @@ fn declared() -> BTreeSet<(String, Option<String>)> {
             }
         };
         let text = fs::read_to_string(&file).expect("it can be read");
-        for keyword in ["\npub struct ", "\npub enum ", "\npub union "] {
+        for keyword in ["\npub struct ", "\npub enum ", "\npub union ", "\npub use stillpoint_sys::os::"] {
             for rest in text.split(keyword).skip(1) {
                 let end = rest.find(['<', '(', '{', ';', ' ']).expect("a declaration goes on");
                 let name = format!("{module}::{}", &rest[..end]);

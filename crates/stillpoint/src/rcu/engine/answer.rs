@@ -13,53 +13,47 @@ impl Core {
     pub(crate) fn register(&self, kind: ReaderKind) -> (Claim<Record>, ReaderFence) {
         let boost_state = if self.boosting().is_some() { boost::own() } else { None };
         boost_state.inspect(|boost_state| boost_state.add_holder());
-        let (claim, fence, wants_attention) = self.protocol.register(kind, boost_state);
-        if wants_attention {
-            // Answers requests to the record's last holder. SAFETY: the registry is alive.
-            self.answer(unsafe { claim.slot() });
-        }
+        let claim = self.protocol.records.claim();
+        // SAFETY: the registry is alive.
+        let fence = self.register_in(unsafe { claim.slot() }, kind, boost_state);
         (claim, fence)
     }
 
-    /// Ends a reader, and wakes what waits for it.
-    pub(crate) fn unregister(&self, claim: &Claim<Record>) {
-        // SAFETY: the registry is alive.
-        let record: &Record = unsafe { claim.slot() };
-        if self.protocol.sign_off(record) {
-            self.answer(record);
-        }
-        self.protocol.unregister(claim).inspect(|boost_state: &&BoostState| boost_state.remove_holder());
-    }
-
-    /// Gives back a slot that belongs to no thread.
-    #[cfg(not(stillpoint_loom))]
-    pub(crate) fn give_slot_back(&self, claim: &Claim<Record>) {
-        // SAFETY: the registry is alive.
-        let record: &Record = unsafe { claim.slot() };
-        if self.protocol.sign_off(record) {
-            // Answers requests to the record's last reader.
-            self.answer(record);
-        }
-        self.protocol.release(claim);
-    }
-
-    /// Registers the calling thread in a record that was [reserved](super::core::Protocol::reserve). The reader cannot be
-    /// boosted, since what boosters need would be allocated.
-    pub(crate) fn register_in(&self, record: &Record) -> ReaderFence {
-        let (fence, wants_attention) = self.protocol.register_in(record, ReaderKind::Guard, None);
+    /// Registers the calling thread in a record of its own. In one that was [reserved](super::core::Protocol::reserve) it cannot
+    /// be boosted, since what boosters need would be allocated.
+    pub(crate) fn register_in(
+        &self,
+        record: &Record,
+        kind: ReaderKind,
+        boost_state: Option<&'static BoostState>,
+    ) -> ReaderFence {
+        let (fence, wants_attention) = self.protocol.register_in(record, kind, boost_state);
         if wants_attention {
+            // Answers requests to the record's last holder.
             self.answer(record);
         }
         fence
     }
 
+    /// Ends a reader, or gives back a slot that belongs to no thread, and wakes what waits for it.
+    pub(crate) fn unregister(&self, claim: &Claim<Record>) {
+        // SAFETY: the registry is alive.
+        let boost_state = self.sign_off(unsafe { claim.slot() });
+        self.protocol.records.release(claim);
+        boost_state.inspect(|boost_state| boost_state.remove_holder());
+    }
+
     /// Ends a reader whose record stays reserved by the caller.
     pub(crate) fn vacate(&self, record: &Record) {
+        self.sign_off(record).inspect(|boost_state| boost_state.remove_holder());
+        record.belong_to_nobody();
+    }
+
+    fn sign_off(&self, record: &Record) -> Option<&'static BoostState> {
         if self.protocol.sign_off(record) {
             self.answer(record);
         }
-        self.protocol.vacate(record).inspect(|boost_state: &&BoostState| boost_state.remove_holder());
-        record.belong_to_nobody();
+        record.abandon()
     }
 
     /// Begins a section of a guard.
@@ -121,7 +115,7 @@ impl Core {
         }
         if record.take_request() {
             self.event.notify_by_shares();
-            self.tasks.wake();
+            self.wakers.wake_all();
         }
         self.end_own_boost(record);
     }

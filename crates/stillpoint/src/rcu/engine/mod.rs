@@ -41,6 +41,7 @@ mod layout;
 pub(crate) mod queue;
 pub(crate) mod wait;
 
+use std::fmt;
 use std::marker::PhantomPinned;
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::sync::Arc;
@@ -61,13 +62,13 @@ use self::wait::delays::Counts;
 use self::wait::own_holds::Questions;
 use self::wait::park::Event;
 use self::wait::stall::Watch;
-use self::wait::tasks::Tasks;
+use self::wait::wakers::Wakers;
 use crate::fence::Mode;
 use crate::frames::Foreign;
 use stillpoint_sys::panics;
+use stillpoint_sys::sync::atomic::AtomicBool;
 
 /// One domain. Its handles (domain, readers, reclaimers) share it. The last handle to go frees what is left.
-#[derive(Debug)]
 pub struct Core {
     /// How unlinked objects name the domain.
     pub(crate) reference: Name,
@@ -87,7 +88,10 @@ pub struct Core {
     account: Option<Box<CachePadded<Account>>>,
     delays: Counts,
     event: Event,
-    tasks: Tasks,
+    /// The futures that wait in the domain.
+    pub(crate) wakers: Wakers,
+    /// Whether the kernel has refused a fence for a future's request.
+    request_refused: AtomicBool,
     watch: Option<Watch>,
     /// What threads that wait ask those who poll.
     questions: Questions,
@@ -96,7 +100,6 @@ pub struct Core {
 }
 
 /// The settings of a domain.
-#[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) name: Option<String>,
     pub(crate) mode: Mode,
@@ -125,13 +128,14 @@ impl Core {
             name: name.unwrap_or_else(|| format!("domain-{id}")).into_boxed_str(),
             protocol: Protocol::new(mode, boost.is_some()),
             counters: Registry::new(),
-            orphans: Orphans::new(),
+            orphans: Orphans::default(),
             shelves: Shelves::new(),
             shared_counters: Counters::default(),
             account: Account::new(limits).map(|account| Box::new(CachePadded::new(account))),
             delays: Counts::new(),
             event: Event::new(if boost.is_some() { boost::LIMIT } else { wait::park::LONGEST_SLEEP }),
-            tasks: Tasks::new(),
+            wakers: Wakers::new(),
+            request_refused: AtomicBool::new(false),
             watch,
             questions: Questions::new(),
             boost,
@@ -150,10 +154,6 @@ impl Core {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    pub(crate) fn tasks(&self) -> &Tasks {
-        &self.tasks
     }
 
     pub(crate) fn delays(&self) -> &Counts {
@@ -197,7 +197,13 @@ impl Core {
         // No thread serves the lists of the parent's other threads any more.
         self.all_counters().for_each(|counters| counters.set_served(false));
         // SAFETY: the caller is the only thread of the process.
-        unsafe { self.tasks.reset_after_fork() };
+        unsafe { self.wakers.reset_after_fork() };
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Domain").field(&self.name).finish()
     }
 }
 

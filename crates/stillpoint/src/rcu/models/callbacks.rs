@@ -37,7 +37,7 @@ fn queue<const CELLS: usize>(shared: &Shared<CELLS>) -> LoomArc<Callbacks> {
 #[test]
 fn a_lane_hands_over() {
     explore(EVERY, || {
-        let lane = LoomArc::new(Lane::new());
+        let lane = LoomArc::new(Lane::default());
         // SAFETY: the node is new, and freed once.
         let push = |lane: &Lane| lane.push(unsafe { Node::prepare(item(), free) });
         let other = LoomArc::clone(&lane);

@@ -19,7 +19,7 @@ use crate::rcu::{Domain, RcuCell};
 #[test]
 fn a_stack_hands_over() {
     explore(EVERY, || {
-        let stack = LoomArc::new(Stack::new());
+        let stack = LoomArc::new(Stack::default());
         let pushing = stack.clone();
         let writer = loom::thread::spawn(move || {
             for _ in 0..2 {
@@ -42,7 +42,7 @@ fn a_stack_hands_over() {
 #[test]
 fn what_is_put_back_is_handed_over() {
     explore(EVERY, || {
-        let stack = LoomArc::new(Stack::new());
+        let stack = LoomArc::new(Stack::default());
         let [kept, other] = [(); 2].map(|()| NonNull::from(Box::leak(Box::new(Object::new()))));
         [kept, other].into_iter().for_each(|object| stack.push(Garbage::object(object)));
         // SAFETY: the object was never linked, so no reader has it.
@@ -68,7 +68,7 @@ fn what_is_put_back_is_handed_over() {
 #[test]
 fn orphans_hand_over() {
     explore(EVERY, || {
-        let orphans = LoomArc::new(Orphans::new());
+        let orphans = LoomArc::new(Orphans::default());
         let object = || Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))));
         let free = |garbage: Garbage| {
             // SAFETY: the object was never linked, so no reader has it.
@@ -89,7 +89,7 @@ fn orphans_hand_over() {
 #[test]
 fn what_is_adopted_next_is_seen() {
     explore(EVERY, || {
-        let orphans = LoomArc::new(Orphans::new());
+        let orphans = LoomArc::new(Orphans::default());
         orphans.leave((0..2).map(|_| Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))))));
         let free = |garbage: Garbage| {
             // SAFETY: the object was never linked, so no reader has it.
@@ -107,7 +107,7 @@ fn what_is_adopted_next_is_seen() {
 #[test]
 fn who_sleeps_because_others_adopt_is_woken() {
     explore(3, || {
-        let shared = LoomArc::new((Orphans::new(), Event::new(Duration::MAX)));
+        let shared = LoomArc::new((Orphans::default(), Event::new(Duration::MAX)));
         let object = || Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))));
         let free = |garbage: Garbage| {
             // SAFETY: the object was never linked, so no reader has it.

@@ -267,7 +267,7 @@ fn give_back<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>) 
     let protocol = &shared.domain.core().protocol;
     // SAFETY: the domain is alive.
     protocol.sign_off(unsafe { claim.slot() });
-    protocol.release(claim);
+    protocol.records.release(claim);
 }
 
 /// A QSBR reader is the next to claim the record of an owned load. No scan looks at the slots of QSBR readers.

@@ -68,22 +68,7 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            RetireErrorKind::Full => "the reclaimer is full of objects that readers keep alive: retire it later",
-            RetireErrorKind::DomainFull => {
-                "the domain is full of objects that wait to be freed: retire it later"
-            }
-            RetireErrorKind::WouldDeadlock => {
-                "there is no room, and this thread would wait for itself: it holds what is in the way, or runs a destructor, a \
-                 callback or a stall hook, which must not wait"
-            }
-            RetireErrorKind::TooLarge => {
-                "the object has more bytes than may wait in the reclaimer or in its domain: set a higher `max_pending_bytes`, \
-                 or free it after a grace period"
-            }
-            RetireErrorKind::ForeignDomain => "the object belongs to another domain",
-            RetireErrorKind::Closed => "the background reclaimer is gone: retire it to another one",
-        })
+        self.kind.fmt(f)
     }
 }
 

@@ -333,11 +333,7 @@ pub fn let_wait<R>(wait: impl FnOnce() -> R) -> R {
 /// # Errors
 /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock).
 pub fn blocked_by_caller(domain: &Domain) -> Result<(), SynchronizeError> {
-    let core = domain.core();
-    match core.protocol.blocked_by_caller(u64::MAX) {
-        Some(record) => Err(SynchronizeError::would_deadlock(core, record.kind())),
-        None => Ok(()),
-    }
+    SynchronizeError::unless_own_region(domain.core(), u64::MAX)
 }
 
 /// Why the domain's last heavy fence failed; `None` if it succeeded. Constant time, unlike [`Domain::stats`].

@@ -152,8 +152,8 @@ impl Slot {
     /// As for [`load`](Slot::load). No thread uses the slot afterwards.
     pub unsafe fn give_back(self, domain: &Domain) {
         let core = domain.core();
-        let claim = core.protocol.claim_at(self.address).expect("the slot is one of the domain's");
-        core.give_slot_back(&claim);
+        let claim = core.protocol.records.claim_at(self.address.addr().get());
+        core.unregister(&claim.expect("the slot is one of the domain's"));
     }
 
     /// Releases the object that the slot holds, which may be freed from now on. Constant time: one store for the first slot of a

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::rcu::domain::Domain;
-use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::core::record::{ReaderKind, Record};
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
 use crate::rcu::reader::Reader;
@@ -59,14 +59,14 @@ impl Spare {
         let (core, claim) =
             unsafe { (std::ptr::read(&raw const this.core), std::ptr::read(&raw const this.claim)) };
         // SAFETY: the core is alive.
-        let fence = core.register_in(unsafe { claim.slot() });
+        let fence = core.register_in(unsafe { claim.slot() }, ReaderKind::Guard, None);
         Reader::registered(core, claim, fence)
     }
 }
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        self.core.protocol.release(&self.claim);
+        self.core.protocol.records.release(&self.claim);
     }
 }
 

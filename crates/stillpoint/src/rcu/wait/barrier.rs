@@ -60,13 +60,6 @@ impl Domain {
     }
 }
 
-/// Why a barrier has to look for objects again, or fails.
-enum Ended {
-    /// A thread that was to free some of the objects has left them to the domain.
-    Left,
-    Failed(SynchronizeError),
-}
-
 impl Core {
     /// Frees what was handed over before this call, or waits for those that are freeing it.
     pub(in crate::rcu) fn barrier(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
@@ -83,16 +76,12 @@ impl Core {
             );
             let served = this.collect(reclaimer.list_mut(), deadline)?;
             reclaimer.flush_until(left())?;
-            match this.wait_for_served(served, deadline) {
-                Ok(()) => {
-                    tsan::acquire(&**this);
-                    return Ok(());
-                }
-                Err(Ended::Left) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
-                    return Err(this.busy());
-                }
-                Err(Ended::Left) => {}
-                Err(Ended::Failed(error)) => return Err(error),
+            if this.wait_for_served(served, deadline)? {
+                tsan::acquire(&**this);
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(this.busy());
             }
         }
     }
@@ -128,34 +117,36 @@ impl Core {
         SynchronizeError::Busy { domain: self.name().to_owned() }
     }
 
-    fn wait_for_served(&self, served: Vec<Served<'_>>, deadline: Option<Instant>) -> Result<(), Ended> {
-        let (begun, mut own) = (Instant::now(), OwnHolds::of_caller(self));
+    /// Waits until others have freed these objects. Returns false if one of them has left its objects to the domain.
+    fn wait_for_served(
+        &self,
+        served: Vec<Served<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, SynchronizeError> {
+        let (begun, mut own) = (self.age(), OwnHolds::of_caller(self));
         let mut patience = Patience::new();
         for mut list in served {
             while !list.is_over(|| self.age()) && !list.is_left() {
                 if own.pinned().iter().any(|pinned| list.wait_for(pinned)) {
-                    let load = ReaderKind::ProtectedLoad;
-                    return Err(Ended::Failed(SynchronizeError::would_deadlock(self, load)));
+                    return Err(SynchronizeError::would_deadlock(self, ReaderKind::ProtectedLoad));
                 }
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Err(Ended::Failed(self.why_late(&list, begun)));
+                    return Err(self.why_late(&list, begun));
                 }
                 patience.wait(self.event(), Next::Release, deadline, || false);
             }
             if list.is_left() {
-                return Err(Ended::Left);
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Why the objects in a served list are not freed yet.
-    fn why_late(&self, list: &Served<'_>, begun: Instant) -> SynchronizeError {
+    fn why_late(&self, list: &Served<'_>, begun: Duration) -> SynchronizeError {
         match (list.pinned(), self.protocol.check(list.token())) {
             (_, Err(error)) => SynchronizeError::Fence(error),
-            (_, Ok(Grace::Blocked(record))) => {
-                SynchronizeError::Stalled(Box::new(self.stall_of(record, begun.elapsed())))
-            }
+            (_, Ok(Grace::Blocked(record))) => SynchronizeError::stalled(self, record, begun),
             (0, _) => self.busy(),
             (objects, _) => SynchronizeError::pinned(self, objects),
         }

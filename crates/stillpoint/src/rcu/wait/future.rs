@@ -51,7 +51,7 @@ impl GracePeriod {
 
     fn stop_waiting(&mut self) {
         if let Some(waiting) = self.waiting.take() {
-            self.core.tasks().leave(waiting.place);
+            self.core.wakers.remove(waiting.place);
         }
     }
 }
@@ -64,7 +64,7 @@ impl Waiting {
 
     /// Whether the reader may have missed the request. Always false after a request with a fence.
     fn may_be_missed(&mut self, core: &Core, awaited: Awaited<'_>) -> bool {
-        if !core.tasks().may_be_missed() {
+        if !core.may_miss_requests() {
             return false;
         }
         let (record, state) = (ptr::from_ref(awaited.laggard).cast(), awaited.state);

@@ -53,6 +53,7 @@ pub(super) mod token;
 pub use super::engine::core::record::ReaderKind;
 pub use super::engine::wait::delays::Delays;
 pub use super::engine::wait::error::SynchronizeError;
-pub use super::engine::wait::report::{Activity, Stall};
+pub use super::engine::wait::report::Stall;
 pub use future::GracePeriod;
+pub use stillpoint_sys::os::Activity;
 pub use token::Token;

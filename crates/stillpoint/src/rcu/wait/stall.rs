@@ -26,7 +26,9 @@ impl Domain {
     /// # drop(guard);
     /// ```
     pub fn stall(&self) -> Option<Stall> {
-        self.core().stall()
+        let core = self.core();
+        let (record, state) = core.protocol.laggards().min_by_key(|&(_, state)| state)?;
+        Some(Stall::new(core, record, core.waited_for(state).unwrap_or_default(), core.all_pending()))
     }
 
     /// The readers of other threads that have loaded nothing since the newest grace period started, and are not

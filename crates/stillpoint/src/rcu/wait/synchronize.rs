@@ -1,12 +1,11 @@
 //! Waiting for a grace period.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::queue::retire_list::RetireList;
 use crate::rcu::engine::wait::error::SynchronizeError;
-use crate::rcu::engine::wait::park::Interrupted;
 use crate::rcu::engine::Core;
 
 impl Domain {
@@ -65,22 +64,5 @@ impl Core {
         this.wait_for(token, limit)?;
         orphans.advance(usize::MAX);
         Ok(())
-    }
-
-    pub(in crate::rcu) fn wait_for(
-        &self,
-        token: u64,
-        limit: Option<Duration>,
-    ) -> Result<(), SynchronizeError> {
-        SynchronizeError::unless_foreign(self)?;
-        let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        self.wait(token, deadline).map_err(|interrupted| match interrupted {
-            Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record.kind()),
-            Interrupted::Late(record) => {
-                SynchronizeError::Stalled(Box::new(self.stall_of(record, begun.elapsed())))
-            }
-            Interrupted::Fence(error) => SynchronizeError::Fence(error),
-        })
     }
 }

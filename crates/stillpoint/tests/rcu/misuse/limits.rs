@@ -238,10 +238,10 @@ fn a_refused_retirement_says_what_to_do() {
         (RetireErrorKind::Full, "retire the object later"),
         (
             RetireErrorKind::DomainFull,
-            "domain `routes` is full of objects that wait to be freed: poll its reclaimers",
+            "the domain is full of objects that wait to be freed: poll its reclaimers",
         ),
         (RetireErrorKind::ForeignDomain, "retire it to a reclaimer of its own domain"),
-        (RetireErrorKind::Closed, "retire the object to another reclaimer of domain `routes`"),
+        (RetireErrorKind::Closed, "retire the object to another reclaimer of its domain"),
         (RetireErrorKind::WouldDeadlock, "drop its guards and protected loads, or take its reader offline"),
     ];
     for (number, (error, (kind, remedy))) in
@@ -249,7 +249,10 @@ fn a_refused_retirement_says_what_to_do() {
     {
         let text = error.to_string();
         assert_eq!(error.kind(), kind);
-        assert!(text.contains(remedy) && text.lines().count() == 1, "{text}");
+        assert!(
+            text.contains(remedy) && text.contains("domain `routes`") && text.lines().count() == 1,
+            "{text}"
+        );
         assert!(format!("{error:?}").contains(&format!("cause: {kind:?}")));
         assert_eq!(*error.into_inner(), number + 1);
     }

@@ -1,7 +1,6 @@
 //! What a thread keeps for its boosters in a build without the feature `boost`: nothing.
 
 /// Has no values.
-#[derive(Debug)]
 pub(crate) enum BoostState {}
 
 impl BoostState {

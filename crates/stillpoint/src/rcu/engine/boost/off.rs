@@ -8,7 +8,6 @@ use crate::rcu::engine::Core;
 pub(crate) const LIMIT: Duration = Duration::MAX;
 
 /// Has no values.
-#[derive(Debug)]
 pub(crate) enum Boosting {}
 
 impl Boosting {
@@ -17,7 +16,7 @@ impl Boosting {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Booster;
 
 impl Booster {

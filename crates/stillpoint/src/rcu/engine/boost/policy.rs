@@ -30,7 +30,6 @@ pub(crate) const LIMIT: Duration =
 const LOOKS: usize = 16;
 
 /// What a domain does about preempted readers.
-#[derive(Debug)]
 pub(crate) struct Boosting {
     pub(crate) way: Way,
     /// How long a token is blocked before readers are boosted.
@@ -59,7 +58,6 @@ impl Boosting {
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
 /// A booster. It must end the boosts that it gives.
-#[derive(Debug)]
 pub(crate) struct Booster {
     number: u64,
     has_given: bool,
@@ -106,7 +104,7 @@ impl Core {
         let mut boosted: Vec<(&Record, &BoostState)> = Vec::new();
         let mut gives_way = boosting.way == Way::Migrate;
         let mut looks = 0;
-        for record in self.protocol.records().filter(|record| blocks(record.observe(), token)) {
+        for record in self.protocol.records.iter().filter(|record| blocks(record.observe(), token)) {
             let Some(boost_state) = record.boost_state() else { continue };
             if looks == LOOKS || state::under_way() >= boosting.most {
                 break;
@@ -214,7 +212,7 @@ impl Core {
         if state::given() == 0 {
             return;
         }
-        for record in self.protocol.records() {
+        for record in self.protocol.records.iter() {
             if let Some(boost_state) = record.boost_state().filter(|boost_state| condition(boost_state)) {
                 boost_state.end(address(record));
             }

@@ -298,7 +298,7 @@ impl BoostState {
 }
 
 /// A record of one boost.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Given {
     pub(crate) record: usize,
     pub(crate) booster: u64,

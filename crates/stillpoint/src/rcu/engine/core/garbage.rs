@@ -98,7 +98,6 @@ pub(crate) unsafe fn free_left(garbage: Garbage) -> Option<Panic> {
 pub(crate) type Destroy = unsafe extern "C-unwind" fn(NonNull<()>, *const ());
 
 /// An unlinked object that waits for its readers. Dropping it leaks the object: call [`free`](Garbage::free).
-#[derive(Debug)]
 pub(crate) struct Garbage {
     object: NonNull<()>,
     bytes: usize,

@@ -35,7 +35,7 @@ const LONGEST_PATIENCE: Duration = Duration::from_micros(200);
 const TIMED: usize = 8;
 
 /// How far the domain has come. The tokens only increase.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Progress {
     /// For every token up to this one, a thread has issued a `seq_cst` fence after its start.
     ordered: AtomicU64,
@@ -67,7 +67,7 @@ pub(crate) struct Progress {
 }
 
 /// When a caller that can wait has a heavy fence issued.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Terms {
     /// Age of the domain at the start of the token.
     pub(crate) begun: Duration,
@@ -85,22 +85,13 @@ impl Progress {
             ordered: AtomicU64::new(first),
             fenced: AtomicU64::new(first),
             completed: AtomicU64::new(first),
-            laggard: AtomicPtr::new(ptr::null_mut()),
-            heavy_fences: AtomicU64::new(0),
-            vouched: PlainU64::new(0),
-            errno: AtomicI32::new(0),
-            refused: PlainU64::new(0),
-            next_heavy: PlainU64::new(0),
-            last_heavy: PlainU64::new(0),
-            next_start: PlainU64::new(0),
-            last_bound: PlainU64::new(0),
-            times: std::array::from_fn(|_| PlainU64::new(0)),
+            ..Self::default()
         }
     }
 }
 
 /// The answer to a check.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum Grace<'c> {
     /// Every region reader has passed.
     Over,
@@ -109,7 +100,7 @@ pub(crate) enum Grace<'c> {
 }
 
 /// The answer to a [look](Protocol::look).
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum Outlook<'c> {
     Known(Grace<'c>),
     /// No region is in the way, but a reader is silent. A heavy fence for it is due at this age of the domain.
@@ -125,7 +116,7 @@ pub(crate) fn bit_of(address: usize) -> u64 {
 pub(crate) const ANY: u64 = u64::MAX;
 
 /// What readers hold, as found by a look without a fence.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Default, Clone, Copy)]
 pub(crate) struct Holders {
     /// The oldest state of a region reader that is not passive.
     pub(crate) oldest: Option<u64>,

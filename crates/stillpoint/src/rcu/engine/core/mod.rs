@@ -22,7 +22,6 @@ use crate::rcu::engine::boost::BoostState;
 use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What the readers and writers of a domain share.
-#[derive(Debug)]
 pub(crate) struct Protocol {
     mode: Mode,
     made: Instant,
@@ -36,7 +35,7 @@ pub(crate) struct Protocol {
     light_readers: CachePadded<AtomicUsize>,
     /// Number of records that are left lent by threads that have ended, or more.
     left: AtomicUsize,
-    records: Registry<Record>,
+    pub(crate) records: Registry<Record>,
 }
 
 /// The token before the first one that is started. It is not 0, which is no token.
@@ -70,11 +69,6 @@ impl Protocol {
     /// The address of the current token, for readers in another language, which load it.
     pub(crate) fn token_address(&self) -> NonNull<u64> {
         NonNull::from(&*self.token).cast()
-    }
-
-    /// The records of all readers, in no particular order.
-    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter()
     }
 
     /// In the child of a `fork`: releases every record that another thread of the parent held. `abandoned` receives what these

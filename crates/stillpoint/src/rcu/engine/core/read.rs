@@ -16,20 +16,8 @@ use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 /// A call that changes a reader's state returns whether its record wants attention: because a thread or a future waits for the
 /// change, or because the reader was boosted. Then the reader has to answer.
 impl Protocol {
-    /// Registers the calling thread as a reader, with what it keeps for boosters. Returns how the reader must fence, and
-    /// whether its record wants attention.
-    pub(crate) fn register(
-        &self,
-        kind: ReaderKind,
-        boost_state: Option<&'static BoostState>,
-    ) -> (Claim<Record>, ReaderFence, bool) {
-        let claim = self.records.claim();
-        // SAFETY: the registry is alive.
-        let (fence, wants_attention) = self.register_in(unsafe { claim.slot() }, kind, boost_state);
-        (claim, fence, wants_attention)
-    }
-
-    /// As [`register`](Protocol::register), in a record that the caller has claimed. Allocates nothing and takes no lock.
+    /// Registers the calling thread as a reader, with what it keeps for boosters, in a record that the caller has claimed. Returns how
+    /// the reader must fence, and whether its record wants attention. Allocates nothing and takes no lock.
     pub(crate) fn register_in(
         &self,
         record: &Record,
@@ -76,14 +64,6 @@ impl Protocol {
         self.wants_attention(record)
     }
 
-    /// Gives back the record of a reader that has [signed off](Protocol::sign_off). Returns what it kept for boosters.
-    pub(crate) fn unregister(&self, claim: &Claim<Record>) -> Option<&'static BoostState> {
-        // SAFETY: the registry is alive.
-        let boost_state = self.vacate(unsafe { claim.slot() });
-        self.release(claim);
-        boost_state
-    }
-
     /// Protects what `source` points to, by a record that is bound to no thread. The object is not freed until the record is
     /// [released](Protocol::release_owned). `None` if `source` holds null.
     #[inline]
@@ -126,8 +106,7 @@ impl Protocol {
         }
         let claim = self.claim_owned();
         // SAFETY: the registry is alive.
-        let record: &Record = unsafe { claim.slot() };
-        record.lend();
+        unsafe { claim.slot() }.lend();
         claim
     }
 
@@ -186,22 +165,6 @@ impl Protocol {
     #[inline(always)]
     pub(crate) fn reader_fence(&self) -> ReaderFence {
         self.mode.of_readers()
-    }
-
-    /// The claim of the record that contains this address.
-    #[cfg(not(stillpoint_loom))]
-    pub(crate) fn claim_at(&self, address: NonNull<()>) -> Option<Claim<Record>> {
-        self.records.claim_at(address.addr().get())
-    }
-
-    /// As [`unregister`](Protocol::unregister), except that the caller keeps the record.
-    pub(crate) fn vacate(&self, record: &Record) -> Option<&'static BoostState> {
-        record.abandon()
-    }
-
-    /// Gives back a record without a registered reader.
-    pub(crate) fn release(&self, claim: &Claim<Record>) {
-        self.records.release(claim);
     }
 
     /// Begins a section of a guard. The reader must be [here](is_here).

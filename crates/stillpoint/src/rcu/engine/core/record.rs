@@ -90,7 +90,6 @@ const LEFT: usize = usize::MAX - 1;
 /// In `kind`: the holder announces itself by light fences.
 const LIGHT: u32 = 2;
 
-#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Record {
     /// The region, or what the reader vouches for: see [`IDLE`].
@@ -119,7 +118,6 @@ pub(crate) struct Record {
 
 /// The blocks of a record form a chain, whose order never changes, since a scan may pass a block while it is given back. The oldest
 /// block, and a number of the next ones, are in use; the others are kept for later.
-#[derive(Debug)]
 struct HazardBlock {
     further: [Further; BLOCK_HAZARDS],
     /// The next older block and the oldest one; null in the oldest one. Written before the block is published.
@@ -133,7 +131,7 @@ struct HazardBlock {
 
 /// A slot of the list of free ones. These are distinguished by address from those that are in no list: the first one, and the
 /// [exclusive](Record::exclusive_hazard) one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[repr(C, align(16))]
 struct Further {
     hazard: Hazard,

@@ -39,7 +39,6 @@ const LARGE: usize = if cfg!(stillpoint_loom) { 1 } else { 16 };
 /// The most chunks: more slots than an address space has room for.
 const CHUNKS: usize = if cfg!(stillpoint_loom) { 4 } else { 32 };
 
-#[derive(Debug)]
 pub(crate) struct Registry<T> {
     /// Null from the first chunk on that is not made yet.
     chunks: [AtomicPtr<Chunk<T>>; CHUNKS],
@@ -47,7 +46,6 @@ pub(crate) struct Registry<T> {
     hint: PlainUsize,
 }
 
-#[derive(Debug)]
 struct Chunk<T> {
     /// Number of words in the chunks before.
     begin: usize,
@@ -56,7 +54,6 @@ struct Chunk<T> {
     groups: Box<[AtomicUsize]>,
 }
 
-#[derive(Debug)]
 struct Word<T> {
     /// Bit i is set while slot i is claimed.
     claimed: AtomicU64,
@@ -65,7 +62,6 @@ struct Word<T> {
 }
 
 /// A claimed slot. It must be given back to its registry, and must not outlive the registry.
-#[derive(Debug)]
 pub(crate) struct Claim<T> {
     chunk: NonNull<Chunk<T>>,
     /// Number of the slot in its chunk.

@@ -43,15 +43,9 @@ impl Limits {
     pub(crate) fn is_full_with(&self, objects: usize, taken: usize, bytes: usize) -> bool {
         self.objects <= objects || self.bytes < taken.saturating_add(bytes)
     }
-
-    /// The size of the largest object for which these limits and those of the domain can leave room.
-    pub(crate) fn largest(&self, core: &Core) -> usize {
-        self.bytes.min(core.account().map_or(usize::MAX, Account::largest))
-    }
 }
 
 /// The objects, and the bytes, that take up room.
-#[derive(Debug)]
 pub(crate) struct Account {
     objects: Count,
     bytes: Count,
@@ -114,11 +108,6 @@ impl Account {
         self.objects.is_near(NEAR * REFILL) || self.bytes.is_near(bytes.saturating_mul(NEAR * REFILL))
     }
 
-    /// Whether there is no room for an object of this size while these objects take up theirs.
-    pub(crate) fn is_full_with(&self, objects: usize, taken: usize, bytes: usize) -> bool {
-        self.objects.limit <= objects || self.bytes.limit < taken.saturating_add(bytes)
-    }
-
     /// Takes up room for one object that cannot be refused.
     #[cold]
     #[inline(never)]
@@ -142,9 +131,8 @@ impl Account {
         self.bytes.give_back(bytes);
     }
 
-    /// The size of the largest object for which there can be room.
-    pub(crate) fn largest(&self) -> usize {
-        self.bytes.limit().unwrap_or(usize::MAX)
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { objects: self.objects.limit, bytes: self.bytes.limit }
     }
 
     /// Whether there is room for one object of this size.
@@ -168,7 +156,6 @@ impl Account {
 }
 
 /// A number with a limit. Without a limit, nothing is counted.
-#[derive(Debug)]
 pub(crate) struct Count {
     limit: usize,
     taken: AtomicUsize,
@@ -238,7 +225,7 @@ impl Count {
 }
 
 /// Room that a retire list has drawn and that no object takes up.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RoomCache {
     objects: usize,
     bytes: usize,
@@ -303,6 +290,11 @@ impl Core {
         self.account.as_ref().map(|account| &***account)
     }
 
+    /// The size of the largest object for which there can be room in the domain and where this is the limit.
+    pub(crate) fn largest(&self, limit: usize) -> usize {
+        limit.min(self.account().map_or(usize::MAX, |account| account.limits().bytes))
+    }
+
     /// Takes up room for one object, unless that would exceed a limit of the domain.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         self.account().is_none_or(|account| account.reserve(bytes))
@@ -352,11 +344,11 @@ mod tests {
     #[test]
     fn an_account_is_full_with_what_leaves_no_room_for_one_more() {
         let account = account(2, 10);
-        assert!(!account.is_full_with(1, 6, 4));
+        assert!(!account.limits().is_full_with(1, 6, 4));
         assert!(
-            account.is_full_with(2, 0, 0)
-                && account.is_full_with(0, 6, 5)
-                && account.is_full_with(1, usize::MAX, 1)
+            account.limits().is_full_with(2, 0, 0)
+                && account.limits().is_full_with(0, 6, 5)
+                && account.limits().is_full_with(1, usize::MAX, 1)
         );
     }
 

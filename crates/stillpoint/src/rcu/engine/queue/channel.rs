@@ -31,7 +31,7 @@ use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 
 /// The retire list that handles share, each in turn.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     /// Made in the first turn.
     list: Option<RetireList>,
@@ -39,7 +39,6 @@ struct Shared {
     orphans: u64,
 }
 
-#[derive(Debug)]
 pub(crate) struct Channel {
     core: Arc<Core>,
     stack: Stack,
@@ -71,7 +70,7 @@ impl Channel {
     pub(crate) fn new(core: Arc<Core>, limits: Limits) -> Self {
         Self {
             core,
-            stack: Stack::new(),
+            stack: Stack::default(),
             account: Arc::new(Account::counting(limits)),
             submitted: AtomicUsize::new(0),
             assisted: AtomicUsize::new(0),
@@ -140,7 +139,7 @@ impl Channel {
 
     /// The size of the largest object for which there can be room.
     pub(crate) fn largest(&self) -> usize {
-        self.account.largest().min(self.core.account().map_or(usize::MAX, Account::largest))
+        self.core.largest(self.account.limits().bytes)
     }
 
     /// Takes up room for one object, unless a limit is reached, here or in the domain.
@@ -160,7 +159,7 @@ impl Channel {
     pub(crate) fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
         let pinned = own.pinned();
         let here = pinned.iter().filter(|pinned| pinned.queue == Arc::as_ptr(&self.account).addr());
-        if self.account.is_full_with(here.clone().count(), sum_of_bytes(here), bytes) {
+        if self.account.limits().is_full_with(here.clone().count(), sum_of_bytes(here), bytes) {
             return true;
         }
         // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.

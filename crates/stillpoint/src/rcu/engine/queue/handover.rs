@@ -23,23 +23,18 @@ use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicPtr, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 use stillpoint_sys::work;
 
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Stack {
     newest: AtomicPtr<Node>,
 }
 
 /// An object in a chain; `next` is taken after it.
-#[derive(Debug)]
 struct Node {
     garbage: Garbage,
     next: *mut Node,
 }
 
 impl Stack {
-    pub(crate) fn new() -> Self {
-        Self { newest: AtomicPtr::new(ptr::null_mut()) }
-    }
-
     /// Pushes one object. Lock-free; allocates a node.
     pub(crate) fn push(&self, garbage: Garbage) {
         self.push_all(std::iter::once(garbage));
@@ -107,7 +102,6 @@ unsafe impl Send for Stack {}
 unsafe impl Sync for Stack {}
 
 /// Objects taken from a [`Stack`]: what was pushed last comes first. Must be emptied before it is dropped.
-#[derive(Debug)]
 pub(crate) struct Taken {
     next: *mut Node,
 }
@@ -168,7 +162,7 @@ impl Iterator for Taken {
 // SAFETY: the nodes belong only to this value, and garbage is `Send`.
 unsafe impl Send for Taken {}
 
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Orphans {
     /// What was left since `next` was last filled.
     incoming: Stack,
@@ -206,15 +200,6 @@ impl Drop for Collection<'_> {
 }
 
 impl Orphans {
-    pub(crate) fn new() -> Self {
-        Self {
-            incoming: Stack::new(),
-            next: TryLock::default(),
-            has_next: AtomicBool::new(false),
-            is_moving: AtomicBool::new(false),
-        }
-    }
-
     /// In the child of a `fork`, where no other thread adopts. What others were adopting is lost to the child.
     ///
     /// # Safety
@@ -308,17 +293,10 @@ impl Core {
     pub(crate) fn retire_orphan(&self, garbage: Garbage) {
         self.charge(garbage.bytes());
         self.shared_counters.share_retired();
-        self.add_orphan(garbage);
+        self.add_orphans(std::iter::once(garbage));
     }
 
     /// Takes in an object that belongs to no retire list, was counted as retired before, and has its room.
-    pub(crate) fn add_orphan(&self, garbage: Garbage) {
-        self.shared_counters.pend(garbage.bytes());
-        self.orphans.leave(std::iter::once(garbage));
-        self.tell_of_orphans();
-    }
-
-    /// As [`add_orphan`](Core::add_orphan), for several, the oldest first.
     pub(crate) fn add_orphans(&self, orphans: impl Iterator<Item = Garbage>) {
         self.orphans.leave(orphans.inspect(|garbage| self.shared_counters.pend(garbage.bytes())));
         self.tell_of_orphans();
@@ -392,7 +370,7 @@ mod tests {
     /// What is left together keeps its order, and what was left before the stack was taken comes before what is left later.
     #[test]
     fn what_is_left_later_waits_for_what_was_left_before() {
-        let orphans = Orphans::new();
+        let orphans = Orphans::default();
         orphans.leave((0..100).map(object));
         assert!(adopted(&orphans, 0).is_empty() && !orphans.is_empty());
         let mut sizes = adopted(&orphans, 1);
@@ -406,7 +384,7 @@ mod tests {
 
     #[test]
     fn an_adopted_share_takes_as_long_whatever_is_left() {
-        let orphans = Orphans::new();
+        let orphans = Orphans::default();
         for bytes in 0..MANY {
             let (steps, ()) = work::steps_of(|| push(&orphans, bytes));
             assert_eq!(steps, 1);
@@ -423,7 +401,7 @@ mod tests {
 
     #[test]
     fn nobody_else_adopts_during_a_collection_which_finds_everything() {
-        let (orphans, event) = (Orphans::new(), Event::new(std::time::Duration::ZERO));
+        let (orphans, event) = (Orphans::default(), Event::new(std::time::Duration::ZERO));
         (0..10).for_each(|bytes| push(&orphans, bytes));
         assert_eq!(adopted(&orphans, 1).len(), 1);
         let mut collection = orphans.collect(&event, || false).expect("nobody adopts");
@@ -442,7 +420,7 @@ mod tests {
     /// Whoever adopts everything does not go on for ever beside those who leave as much, and loses nothing of it.
     #[test]
     fn what_is_left_meanwhile_waits_for_the_next_adoption() {
-        let orphans = Orphans::new();
+        let orphans = Orphans::default();
         orphans.leave((0..10).map(object));
         let mut sizes = Vec::new();
         orphans.adopt(usize::MAX, |garbage| {
@@ -458,7 +436,7 @@ mod tests {
     /// The child of a `fork` loses what another thread was adopting, and nothing else.
     #[test]
     fn a_child_adopts_what_was_not_being_adopted() {
-        let orphans = Orphans::new();
+        let orphans = Orphans::default();
         (0..3).for_each(|bytes| push(&orphans, bytes));
         assert_eq!(adopted(&orphans, 1), [2]);
         // SAFETY: nobody adopts.
@@ -484,7 +462,7 @@ mod tests {
     #[test]
     fn what_is_given_back_is_older_than_what_was_pushed_meanwhile() {
         for pushed in 0..4 {
-            let stack = Stack::new();
+            let stack = Stack::default();
             (0..5).for_each(|bytes| stack.push(object(bytes)));
             let mut taken = stack.take();
             assert_eq!(taken.next().map(|garbage| garbage.bytes()), Some(4), "the newest comes first");

@@ -20,7 +20,7 @@ use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
 
 /// What is in the way of the next object or callback.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum Obstacle<'c> {
     /// There is none.
     Nothing,
@@ -57,7 +57,7 @@ const PER_SLOT: Duration = Duration::from_nanos(150);
 /// This many open objects for each slot in use pay for a scan at once.
 const ENOUGH_PER_SLOT: usize = 3;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Line {
     /// Age of the domain when a token was last started.
     pub(crate) started: Option<Duration>,

@@ -62,7 +62,6 @@ pub(crate) enum Full {
     Domain,
 }
 
-#[derive(Debug)]
 pub(crate) struct RetireList {
     core: Arc<Core>,
     counters: Claim<Counters>,
@@ -99,7 +98,6 @@ pub(crate) struct RetireList {
     bytes: usize,
 }
 
-#[derive(Debug)]
 struct Batch {
     token: u64,
     objects: usize,
@@ -116,7 +114,6 @@ struct Ages {
 }
 
 /// An object whose token is over, and that a hazard slot held when it was last compared.
-#[derive(Debug)]
 struct Held {
     garbage: Garbage,
     /// As in its batch.
@@ -212,7 +209,7 @@ impl RetireList {
 
     /// The size of the largest object for which there can be room.
     pub(crate) fn largest(&self) -> usize {
-        self.limits.largest(&self.core)
+        self.core.largest(self.limits.bytes)
     }
 
     /// Whether one more object of this size fits within the queue's own limits.
@@ -438,11 +435,8 @@ impl RetireList {
 
     /// Updates the counters for an empty list.
     fn count_nothing(&self) {
-        let counters = self.counters();
-        counters.set_pending(0, 0);
-        counters.set_dated(0, None);
-        counters.set_pinned(0, 0, None);
-        counters.set_under_way(None);
+        self.counters().set_pending(0, 0);
+        self.counters().set_idle();
     }
 
     /// Takes in an object that was counted before and has its room.

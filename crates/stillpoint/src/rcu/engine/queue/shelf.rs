@@ -12,7 +12,6 @@
 //!
 //! The argument is in `docs/design/rcu.md`.
 
-use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +41,7 @@ const EAGER: usize = 32;
 /// the last poll.
 const LOOKED_AT: usize = 2 * SHARE;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Shelf {
     content: TryLock<Content>,
     /// Number of objects that wait here. Written with the lock.
@@ -61,7 +60,7 @@ pub(crate) struct Shelf {
 }
 
 /// What the lock protects.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Content {
     list: Option<RetireList>,
     /// Number of writes since an owner polled the list, whichever threads made them.
@@ -94,12 +93,6 @@ struct Lease {
 pub(crate) fn name_of(tenant: &Arc<dyn Tenant>, place: usize) -> usize {
     debug_assert!(place < align_of_val(&**tenant));
     Arc::as_ptr(tenant).cast::<()>().addr() + place
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("claim", &self.claim).finish_non_exhaustive()
-    }
 }
 
 // SAFETY: the claim points into the core, which the list beside it keeps alive, and tenants are `Send` and `Sync`.
@@ -292,7 +285,6 @@ impl Drop for Turn<'_> {
 }
 
 /// A thread's list.
-#[derive(Debug)]
 pub(crate) struct OwnShelf {
     claim: Claim<Shelf>,
 }
@@ -489,7 +481,6 @@ impl Core {
 }
 
 /// A place of a tenant: where it finds the shelf that it has leased.
-#[derive(Debug)]
 pub(crate) struct Place {
     shelf: AtomicPtr<Shelf>,
     /// That of the shelf, as long as this is its place: see [`name_of`].

@@ -13,7 +13,7 @@ use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as Mode
 // barriers rely on.
 const RELAXED: Ordering = Ordering::Relaxed;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Counters {
     retired: AtomicU64,
     freed: ModelledU64,
@@ -61,7 +61,7 @@ impl Counters {
 
 /// The number from which the next list of a thread to be visited is looked for. Changed by the owner of the slot that it is a
 /// part of.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Round(AtomicU64);
 
 impl Round {
@@ -76,7 +76,7 @@ impl Round {
 }
 
 /// The sum of several sets of counters.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Default, Clone, Copy)]
 pub(crate) struct Sum {
     pub(crate) retired: u64,
     pub(crate) freed: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Sum {
 }
 
 /// An object past its grace period that a protected load holds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Pinned {
     pub(crate) bytes: usize,
     /// The list in which it was found: the address of the list's counters.
@@ -201,10 +201,16 @@ impl Counters {
         // another token.
         self.token.store(token, Ordering::Release);
     }
+
+    /// Nothing is under way, dated or held.
+    pub(crate) fn set_idle(&self) {
+        self.set_dated(0, None);
+        self.set_pinned(0, 0, None);
+        self.set_under_way(None);
+    }
 }
 
 /// The objects that were in a served list at one moment.
-#[derive(Debug)]
 pub(crate) struct Served<'c> {
     counters: &'c Counters,
     /// The list's count of freed objects at which all of these have been freed, or passed over as pinned.

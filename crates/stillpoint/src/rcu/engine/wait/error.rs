@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use super::report::Stall;
 use crate::fence::FenceError;
 use crate::frames::is_foreign;
-use crate::rcu::engine::core::record::ReaderKind;
+use crate::rcu::engine::core::record::{ReaderKind, Record};
 use crate::rcu::engine::Core;
 
 /// Why a wait for a grace period ended before the grace period.
@@ -67,6 +68,21 @@ impl SynchronizeError {
 
     pub(in crate::rcu) fn would_deadlock(core: &Core, reader: ReaderKind) -> Self {
         Self::WouldDeadlock { domain: core.name().to_owned(), reader }
+    }
+
+    /// Refuses a thread that has itself a region open that is in the way of `token`.
+    pub(in crate::rcu) fn unless_own_region(core: &Core, token: u64) -> Result<(), Self> {
+        match core.protocol.blocked_by_caller(token) {
+            Some(record) => Err(Self::would_deadlock(core, record.kind())),
+            None => Ok(()),
+        }
+    }
+
+    /// The reader of `record` is in the way, and the caller has waited since `begun`, an age of the domain.
+    pub(in crate::rcu) fn stalled(core: &Core, record: &Record, begun: Duration) -> Self {
+        let longest = core.waited_for(record.observe()).unwrap_or_default();
+        let waited = longest.max(core.age().saturating_sub(begun));
+        Self::Stalled(Box::new(Stall::new(core, record, waited, core.all_pending())))
     }
 }
 

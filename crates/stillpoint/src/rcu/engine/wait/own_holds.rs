@@ -21,7 +21,6 @@ use crate::rcu::engine::Core;
 use stillpoint_sys::sync::TryLock;
 
 /// The questions of all threads that wait.
-#[derive(Debug)]
 pub(crate) struct Questions {
     /// By address.
     places: Registry<TryLock<Vec<Load>>>,
@@ -29,7 +28,6 @@ pub(crate) struct Questions {
 }
 
 /// A protected load of a thread that asks.
-#[derive(Debug)]
 struct Load {
     address: usize,
     answer: Option<Pinned>,
@@ -65,7 +63,6 @@ impl Core {
 }
 
 /// What the calling thread holds up, from the first look to the end of its wait.
-#[derive(Debug)]
 pub(crate) struct OwnHolds<'c> {
     core: &'c Core,
     /// The oldest state of its regions.
@@ -73,7 +70,6 @@ pub(crate) struct OwnHolds<'c> {
     loads: Loads,
 }
 
-#[derive(Debug)]
 enum Loads {
     None,
     /// The addresses, sorted.
@@ -132,7 +128,7 @@ impl<'c> OwnHolds<'c> {
     pub(crate) fn fill_domain(&mut self, bytes: usize) -> bool {
         let pinned = self.pinned();
         let taken = (pinned.len(), sum_of_bytes(pinned.iter()));
-        self.core.account().is_some_and(|account| account.is_full_with(taken.0, taken.1, bytes))
+        self.core.account().is_some_and(|account| account.limits().is_full_with(taken.0, taken.1, bytes))
             || self.core.all_counters().all(|counters| self.is_in_the_way_of(counters, &pinned))
     }
 

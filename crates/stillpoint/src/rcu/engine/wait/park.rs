@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::Backoff;
 
-use crate::fence::FenceError;
 use crate::frames::is_foreign;
 use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::grace::{Grace, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::wait::error::SynchronizeError;
 use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
 
@@ -28,7 +28,6 @@ const LONGEST_FOR_RELEASE: Duration = Duration::from_millis(1);
 const SHARE: u32 = super::wakers::SHARE as u32;
 
 /// Where threads sleep until something in the domain has changed.
-#[derive(Debug)]
 pub(crate) struct Event {
     /// Changes with each notification.
     generation: AtomicU32,
@@ -106,7 +105,7 @@ impl Event {
 }
 
 /// What a thread waits for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum Next<'r> {
     /// This region reader passes. It is asked to notify.
     Passage(&'r Record),
@@ -118,7 +117,7 @@ pub(crate) enum Next<'r> {
 
 /// When a caller looks again at a reader that is silent. Each look takes the line to which the reader writes, so the distances
 /// double.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Looks {
     number: u32,
     /// Age of the domain.
@@ -147,7 +146,6 @@ impl Looks {
 }
 
 /// How long a thread spins and sleeps in one wait.
-#[derive(Debug)]
 pub(crate) struct Patience {
     spin: Backoff,
     sleep: Duration,
@@ -195,17 +193,6 @@ impl Patience {
     }
 }
 
-/// Why a wait ended before the grace period.
-#[derive(Debug)]
-pub(crate) enum Interrupted<'c> {
-    /// The calling thread itself blocks the token.
-    ByCaller(&'c Record),
-    /// The deadline has passed, and this reader blocks the token.
-    Late(&'c Record),
-    /// The kernel refuses the fence.
-    Fence(FenceError),
-}
-
 /// The boosts that one wait gives to readers. They end with the wait.
 struct Boost<'c> {
     core: &'c Core,
@@ -238,15 +225,19 @@ impl Core {
         );
     }
 
-    /// Waits until `token` is over.
+    /// Waits until `token` is over, for at most `limit`.
     ///
     /// # Panics
     /// With a panic of the stall hook.
-    pub(crate) fn wait(&self, token: u64, deadline: Option<Instant>) -> Result<(), Interrupted<'_>> {
-        if let Some(record) = self.protocol.blocked_by_caller(token) {
-            return Err(Interrupted::ByCaller(record));
-        }
-        let begun = self.protocol.age();
+    pub(in crate::rcu) fn wait_for(
+        &self,
+        token: u64,
+        limit: Option<Duration>,
+    ) -> Result<(), SynchronizeError> {
+        SynchronizeError::unless_foreign(self)?;
+        SynchronizeError::unless_own_region(self, token)?;
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let begun = self.age();
         let mut patience = Patience::new();
         let mut boost = Boost { core: self, booster: Booster::default() };
         let mut dated = None;
@@ -255,7 +246,7 @@ impl Core {
         loop {
             // In models, which know no time, it fences at once.
             let look = self.protocol.look(token, (!cfg!(stillpoint_loom)).then_some(terms));
-            let laggard = match look.map_err(Interrupted::Fence)? {
+            let laggard = match look.map_err(SynchronizeError::Fence)? {
                 Outlook::Known(Grace::Over) => return Ok(()),
                 Outlook::Known(Grace::Blocked(laggard)) => laggard,
                 Outlook::Silent(due) => {
@@ -277,7 +268,7 @@ impl Core {
                 wake_up = earliest(deadline, self.stall_is_due(Some(begun)));
             }
             if is_late {
-                return Err(Interrupted::Late(laggard));
+                return Err(SynchronizeError::stalled(self, laggard, begun));
             }
             let passed = || self.protocol.in_the_way(token).is_none();
             patience.wait(&self.event, Next::Passage(laggard), wake_up, passed);

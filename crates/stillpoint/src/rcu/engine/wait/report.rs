@@ -6,63 +6,7 @@ use std::time::Duration;
 use crate::fence::FenceError;
 use crate::rcu::engine::core::record::{ReaderKind, Record};
 use crate::rcu::engine::Core;
-use stillpoint_sys::os::Doing;
-
-/// What a thread was doing when a stall was inspected, as `/proc` reports it.
-///
-/// The kernel's letter for the state of a thread does not distinguish [`Running`](Activity::Running) from
-/// [`Runnable`](Activity::Runnable). The thread's CPU clock does: it advances only while the thread runs. It is read twice, some
-/// microseconds apart. So a thread that ran for a part of that time counts as running,
-/// and so does a thread on a virtual processor that the host has preempted, since its guest does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Activity {
-    /// It runs on a processor: the section itself takes long.
-    Running,
-    /// It waits for a processor: it was preempted.
-    Runnable,
-    /// It waits for something else: a lock, a message, a timer.
-    Sleeping,
-    /// It waits for an event that no signal interrupts, most often a disk.
-    Uninterruptible,
-    /// It was stopped by a debugger or a tracer. (A stop signal stops all threads of a process, including those that would
-    /// report the stall.)
-    Stopped,
-    /// It has ended, and its reader or its guard was forgotten or leaked: this stall never ends. Also reported if the
-    /// thread's id now belongs to a thread that was started after the wait began. A thread that got the id earlier is mistaken
-    /// for the reader's.
-    Ended,
-    /// Unknown: `/proc` is not mounted, or the system is not Linux.
-    Unknown,
-}
-
-impl From<Doing> for Activity {
-    fn from(doing: Doing) -> Self {
-        match doing {
-            Doing::Running => Self::Running,
-            Doing::Runnable => Self::Runnable,
-            Doing::Sleeping => Self::Sleeping,
-            Doing::Uninterruptible => Self::Uninterruptible,
-            Doing::Stopped => Self::Stopped,
-            Doing::Ended => Self::Ended,
-            Doing::Unknown => Self::Unknown,
-        }
-    }
-}
-
-impl fmt::Display for Activity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Running => "running",
-            Self::Runnable => "preempted",
-            Self::Sleeping => "sleeping",
-            Self::Uninterruptible => "in uninterruptible sleep",
-            Self::Stopped => "stopped",
-            Self::Ended => "ended",
-            Self::Unknown => "in an unknown state",
-        })
-    }
-}
+use stillpoint_sys::os::Activity;
 
 /// A region reader that blocks a grace period, as found at one moment: see [`Domain::stall`](crate::rcu::Domain::stall). To the hook,
 /// also a fence that the kernel refuses: see [`fence_error`](Stall::fence_error). From [`Domain::silent`](crate::rcu::Domain::silent), a
@@ -135,7 +79,7 @@ impl Stall {
             missed: None,
             thread_id,
             thread_name: sighting.name,
-            activity: sighting.doing.into(),
+            activity: sighting.activity,
             cpu: sighting.cpu,
             waited,
             others: 0,
@@ -146,25 +90,9 @@ impl Stall {
 
     /// The reader is silent, and does not vouch for this number of tokens. Inspects its thread.
     pub(crate) fn of_silence(core: &Core, record: &Record, missed: u64) -> Self {
-        // 0 for a slot: the record has had no thread since its last reader left.
-        let thread_id = record.tid();
-        // Nobody knows when the reader registered, so any thread with this id may be its own.
-        let look = |tid| stillpoint_sys::os::look_at_thread(tid, Duration::ZERO);
-        let sighting = (thread_id != 0).then(|| look(thread_id));
-        Self {
-            domain: core.name().to_owned(),
-            reader: record.kind(),
-            fence_error: None,
-            missed: Some(missed),
-            thread_id,
-            activity: sighting.as_ref().map_or(Activity::Unknown, |sighting| sighting.doing.into()),
-            cpu: sighting.as_ref().and_then(|sighting| sighting.cpu),
-            thread_name: sighting.and_then(|sighting| sighting.name),
-            waited: Duration::ZERO,
-            others: 0,
-            pending: 0,
-            pending_bytes: 0,
-        }
+        // Nobody knows when the reader registered, so any thread with this id may be its own. A slot has none.
+        let thread = Self::of_thread(core, record.kind(), record.tid(), Duration::ZERO, Behind::default());
+        Self { missed: Some(missed), ..thread }
     }
 }
 
@@ -210,7 +138,7 @@ impl fmt::Display for Stall {
 }
 
 /// What waits for a stalled reader.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Default, Clone, Copy)]
 pub(crate) struct Behind {
     pub(crate) objects: u64,
     pub(crate) bytes: u64,

@@ -24,6 +24,7 @@ use stillpoint_sys::probe;
 
 pub(crate) type StallHook = Arc<dyn Fn(&Stall) + Send + Sync>;
 
+#[derive(Clone)]
 pub(crate) struct Watch {
     threshold: Duration,
     hook: StallHook,
@@ -143,20 +144,8 @@ impl Core {
     /// way. Looks at all counters: for reports on demand, not for polls.
     pub(crate) fn waited_for(&self, state: u64) -> Option<Duration> {
         let counters = self.counters.iter().filter_map(|counters| counters.in_the_way_since(state));
-        let oldest = counters.chain(self.tasks.in_the_way_since(state)).min()?;
+        let oldest = counters.chain(self.wakers.in_the_way_since(state)).min()?;
         Some(self.protocol.age().saturating_sub(oldest))
-    }
-
-    /// The current stall, however short.
-    pub(crate) fn stall(&self) -> Option<Stall> {
-        let (record, state) = self.protocol.laggards().min_by_key(|&(_, state)| state)?;
-        Some(Stall::new(self, record, self.waited_for(state).unwrap_or_default(), self.all_pending()))
-    }
-
-    /// The report of a stall that ends a wait after the time `waited`.
-    pub(crate) fn stall_of(&self, record: &Record, waited: Duration) -> Stall {
-        let longest = self.waited_for(record.observe()).unwrap_or_default();
-        Stall::new(self, record, longest.max(waited), self.all_pending())
     }
 
     /// What waits to be freed in the whole domain. Looks at all counters.
@@ -175,7 +164,6 @@ impl Core {
 }
 
 /// Announces that a call has a grace period under way, in its own set of counters.
-#[derive(Debug)]
 pub(crate) struct Dated<'c> {
     core: &'c Core,
     claim: Claim<Counters>,

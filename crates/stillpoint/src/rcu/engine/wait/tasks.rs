@@ -7,70 +7,29 @@
 //! woken if it finds that the reader has gone on. The argument is in `docs/design/rcu.md`.
 
 use std::task::Waker;
-use std::time::Duration;
 
-use super::wakers::{Place, Wakers};
+use super::wakers::Place;
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
 use crate::rcu::engine::core::grace::Grace;
-use crate::rcu::engine::core::record::blocks;
-use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::core::record::{blocks, Record};
 use crate::rcu::engine::Core;
-use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
-
-/// The futures that wait in a domain.
-#[derive(Debug)]
-pub(crate) struct Tasks {
-    wakers: Wakers,
-    /// Whether the kernel has refused a fence for a request.
-    refused: AtomicBool,
-}
-
-impl Tasks {
-    pub(crate) fn new() -> Self {
-        Self { wakers: Wakers::new(), refused: AtomicBool::new(false) }
-    }
-
-    /// Gives back the `place` of a future that no longer waits. If the future was woken, this passes on its share.
-    pub(crate) fn leave(&self, place: Place) {
-        self.wakers.remove(place);
-    }
-
-    /// Wakes all waiting futures: a share in this call, and the others through those that are woken. Each then looks
-    /// again.
-    pub(crate) fn wake(&self) {
-        self.wakers.wake_all();
-    }
-
-    /// Whether requests may be missed, so that a waiting future must look again.
-    pub(crate) fn may_be_missed(&self) -> bool {
-        // Relaxed: the future that sets it wakes all others afterwards.
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Since when the future that has waited longest waits for a reader in this state, if it does.
-    pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
-        self.wakers.in_the_way_since(state)
-    }
-
-    /// In the child of a `fork`: discards the wakers, which belong to threads of the parent.
-    ///
-    /// # Safety
-    /// The calling thread is the only one of the process.
-    pub(crate) unsafe fn reset_after_fork(&self) {
-        // SAFETY: the caller is the only thread of the process.
-        unsafe { self.wakers.reset_after_fork() };
-    }
-}
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// What a future waits for: a section of a reader.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Awaited<'c> {
     pub(crate) laggard: &'c Record,
     pub(crate) state: u64,
 }
 
 impl Core {
+    /// Whether requests may be missed, so that a waiting future must look again.
+    pub(crate) fn may_miss_requests(&self) -> bool {
+        // Relaxed: the future that sets it wakes all others afterwards.
+        self.request_refused.load(Ordering::Relaxed)
+    }
+
     /// Whether `token` is over. If not, `waker` is left in `place`, and woken when the token may be over. A call that follows a
     /// wake-up passes on its share.
     pub(crate) fn poll_token(
@@ -80,7 +39,7 @@ impl Core {
         waker: &Waker,
     ) -> Result<Option<Awaited<'_>>, FenceError> {
         if !busted::is(Variant::WakerAfterCheck) {
-            self.tasks.wakers.set(place, waker.clone());
+            self.wakers.set(place, waker.clone());
         }
         loop {
             // Comes after the waker was left, under the lock: either a thread that wakes finds the waker, or this look sees its
@@ -93,20 +52,20 @@ impl Core {
             let is_first = laggard.request();
             if is_first && self.protocol.fence_request().is_err() {
                 // Relaxed: see `may_be_missed`.
-                self.tasks.refused.store(true, Ordering::Relaxed);
-                self.tasks.wake();
+                self.request_refused.store(true, Ordering::Relaxed);
+                self.wakers.wake_all();
             }
             // Comes after the request: if the reader had gone on when the first future asked, this look sees that, too.
             if laggard.observe() == state {
                 if busted::is(Variant::WakerAfterCheck) {
-                    self.tasks.wakers.set(place, waker.clone());
+                    self.wakers.set(place, waker.clone());
                 }
                 return Ok(Some(Awaited { laggard, state }));
             }
             // The reader may have missed the request, on which other futures rely.
             if is_first && !busted::is(Variant::RequestNotPassedOn) {
                 laggard.withdraw_request();
-                self.tasks.wake();
+                self.wakers.wake_all();
             }
         }
     }

@@ -42,13 +42,11 @@ const LOCKED: u32 = 1;
 /// In `word`: a reader has left, and the futures that waited then are not due yet.
 const LEFT: u32 = 2;
 
-#[derive(Debug)]
 pub(crate) struct Wakers {
     word: AtomicU32,
     lists: UnsafeCell<Lists>,
 }
 
-#[derive(Debug)]
 struct Lists {
     waiting: List,
     due: List,
@@ -57,7 +55,6 @@ struct Lists {
 }
 
 /// A list of nodes, which belong to places. The first node has waited longest.
-#[derive(Debug)]
 struct List {
     first: *mut Node,
     last: *mut Node,
@@ -65,7 +62,6 @@ struct List {
 
 /// Used only by the holder of the lock. The node is in a list if it has a waker and its epoch is that of the lists; otherwise it is
 /// in none.
-#[derive(Debug)]
 struct Node {
     waker: Option<Waker>,
     epoch: u32,
@@ -76,7 +72,6 @@ struct Node {
 }
 
 /// The place of one future, which gives it back to [`Wakers::remove`]. Dropping it leaks it.
-#[derive(Debug)]
 pub(crate) struct Place(NonNull<Node>);
 
 impl Place {
@@ -113,7 +108,7 @@ impl Wakers {
         drop(old);
     }
 
-    /// Gives a place back, with its waker.
+    /// Gives back the place of a future that no longer waits. If the future was woken, this passes on its share.
     pub(crate) fn remove(&self, place: Place) {
         self.lock();
         // SAFETY: the lock is held, and the node came from `Place::new`.
@@ -123,7 +118,8 @@ impl Wakers {
         drop(old);
     }
 
-    /// Makes all waiting futures due, and wakes a share; or leaves both to the holder of the lock. Never waits.
+    /// Makes all waiting futures due, and wakes a share, whose futures look again and wake the next ones; or leaves both to the holder of
+    /// the lock. Never waits.
     pub(crate) fn wake_all(&self) {
         if self.word.fetch_or(LOCKED | LEFT, orders::leave_word()) & LOCKED == 0 {
             self.serve(|_| ());

@@ -43,7 +43,6 @@ use stillpoint_sys::sync::UnsafeCell;
 use stillpoint_sys::{probe, tsan, work};
 
 /// A queue of callbacks.
-#[derive(Debug)]
 pub(crate) struct Callbacks {
     core: Arc<Core>,
     counters: Claim<Counters>,
@@ -65,7 +64,6 @@ pub(crate) struct Callbacks {
 }
 
 /// The callbacks that were taken from the lanes.
-#[derive(Debug)]
 struct State {
     segments: Segments,
     line: Line,
@@ -89,7 +87,6 @@ unsafe impl Send for Callbacks {}
 unsafe impl Sync for Callbacks {}
 
 /// What a turn has done, and what is in the way of more callbacks.
-#[derive(Debug)]
 pub(crate) struct Outcome<'c> {
     pub(crate) called: usize,
     pub(crate) next: Obstacle<'c>,
@@ -103,8 +100,8 @@ impl Callbacks {
         Self {
             counters: core.counters.claim(),
             core,
-            lanes: std::array::from_fn(|_| CachePadded::new(Lane::new())),
-            turn: Turn::new(),
+            lanes: Default::default(),
+            turn: Turn::default(),
             state: UnsafeCell::new(State::new(0)),
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
@@ -466,10 +463,7 @@ impl Drop for Callbacks {
         if !garbage.is_empty() {
             self.core.add_orphans(garbage.into_iter());
         }
-        let counters = self.counters();
-        counters.set_pinned(0, 0, None);
-        counters.set_under_way(None);
-        counters.set_dated(0, None);
+        self.counters().set_idle();
         self.core.counters.release(&self.counters);
     }
 }

@@ -191,7 +191,7 @@ impl Node {
 }
 
 /// A list to which any thread pushes callbacks.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Lane {
     tail: AtomicPtr<Callback>,
     /// The first node. Also null while the first node has not been linked.
@@ -199,10 +199,6 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new() -> Self {
-        Self { tail: AtomicPtr::new(ptr::null_mut()), first: AtomicPtr::new(ptr::null_mut()) }
-    }
-
     /// Pushes a node, which then belongs to the lane. Wait-free.
     #[inline]
     pub(crate) fn push(&self, node: Node) {
@@ -254,7 +250,7 @@ impl Lane {
 }
 
 /// Callbacks in order, from the first to the last. Gaps may remain until their pushes are complete.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Chain {
     first: Node,
     last: Node,
@@ -326,7 +322,6 @@ impl Chain {
 }
 
 /// A push is incomplete: look again later.
-#[derive(Debug)]
 pub(crate) struct Gap;
 
 #[cfg(not(stillpoint_loom))]
@@ -364,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_push_that_is_not_complete_holds_up_what_is_behind_it_only() {
-        let (lane, all) = (Lane::new(), nodes::<4>());
+        let (lane, all) = (Lane::default(), nodes::<4>());
         let first = begin(&lane, all[0]);
         lane.push(all[1]);
         assert!(lane.take().is_none() && !lane.is_empty(), "it has no first one");
@@ -391,7 +386,7 @@ mod tests {
 
     #[test]
     fn after_a_fork_a_lane_ends_before_its_first_gap() {
-        let (lane, all) = (Lane::new(), nodes::<5>());
+        let (lane, all) = (Lane::default(), nodes::<5>());
         lane.push(all[0]);
         lane.push(all[1]);
         drop(begin(&lane, all[2]));

@@ -20,7 +20,7 @@ pub(super) const ORDERED: usize = 0;
 /// Callbacks that know the address of an object.
 pub(super) const OBJECTS: usize = 1;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Segment {
     pub(super) token: u64,
     /// Age of the domain at the start.
@@ -29,7 +29,7 @@ pub(super) struct Segment {
 }
 
 /// The segments, oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Segments {
     all: [Option<Segment>; SEGMENTS],
     len: usize,

@@ -171,10 +171,7 @@ impl Callbacks {
                 }
                 state.segments.pop_oldest();
             }
-            let counters = self.counters();
-            counters.set_pinned(0, 0, None);
-            counters.set_under_way(None);
-            counters.set_dated(0, None);
+            self.counters().set_idle();
             if self.lanes.iter().all(|lane| lane.is_empty()) {
                 return true;
             }
@@ -272,9 +269,7 @@ impl Callbacks {
     pub(crate) fn barrier(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         SynchronizeError::unless_foreign(&self.core)?;
-        if let Some(record) = self.core.protocol.blocked_by_caller(u64::MAX) {
-            return Err(SynchronizeError::would_deadlock(&self.core, record.kind()));
-        }
+        SynchronizeError::unless_own_region(&self.core, u64::MAX)?;
         let markers = [Marker::push(self, false), Marker::push(self, true)];
         let is_over = || markers.iter().all(|marker| marker.is_called());
         let (mut patience, mut share) = (Patience::new(), SHARE);

@@ -11,7 +11,7 @@ const TAKEN: u32 = 1;
 /// One pause.
 const PAUSE: u32 = 2;
 
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct Turn {
     /// [`TAKEN`], and the number of pauses.
     word: AtomicU32,
@@ -22,10 +22,6 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub(super) fn new() -> Self {
-        Self { word: AtomicU32::new(0), forks: AtomicU64::new(0), holder: AtomicU64::new(0) }
-    }
-
     /// Takes the turn, unless a thread has it, or pauses the queue.
     pub(super) fn try_take(&self) -> bool {
         // Relaxed on failure: the caller relies on nothing.
