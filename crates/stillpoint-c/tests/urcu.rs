@@ -28,7 +28,11 @@ fn succeeds(program: &Path, output: &Output) -> String {
     said(output)
 }
 
-/// Compiles a program, linked with the static library.
+fn include() -> String {
+    format!("-I{}", prefix().join("include/stillpoint/liburcu").display())
+}
+
+/// Compiles a program, linked with the library.
 fn compiled(compiler: Compiler, name: &str, flags: &[&str], libraries: &[&str], program: &str) -> PathBuf {
     compiled_from(compiler, &source(name), flags, libraries, program)
 }
@@ -40,13 +44,13 @@ fn compiled_from(
     libraries: &[&str],
     program: &str,
 ) -> PathBuf {
-    let include = format!("-I{}", prefix().join("include/stillpoint/liburcu").display());
-    linked(compiler, source, &[&["-O2", &include], flags].concat(), libraries, program)
+    linked(compiler, source, &[&["-O2", &include()], flags].concat(), libraries, program)
 }
 
-/// Runs a program in these flavours, with functions and with inline code, and in one of the flavours also as C++.
+/// Runs a program in these flavours, with functions and with inline code, and in the first one also as C++. In the others, a compiler of C++
+/// checks it.
 fn runs_as(name: &str, flavours: &[&str], libraries: &[&str]) {
-    for flavour in flavours {
+    for (flavour, is_first) in flavours.iter().zip(std::iter::once(true).chain(std::iter::repeat(false))) {
         let define = format!("-DFLAVOUR_{flavour}");
         for (number, way) in WAYS.into_iter().enumerate() {
             let program =
@@ -56,10 +60,22 @@ fn runs_as(name: &str, flavours: &[&str], libraries: &[&str]) {
                 succeeds(&program, &Command::new(&program).output().unwrap())
             );
         }
-        if GPP.is_there() {
-            let flags = [&*define, "-Wno-missing-field-initializers"];
+        if !GPP.is_there() {
+            continue;
+        }
+        let flags = [&*define, "-Wno-missing-field-initializers"];
+        if is_first {
             let program = compiled(GPP, name, &flags, libraries, &format!("{name}-{flavour}-cc"));
             succeeds(&program, &Command::new(&program).output().unwrap());
+        } else {
+            let mut command = GPP.command();
+            let output =
+                command.args(flags).arg(include()).arg("-fsyntax-only").arg(source(name)).output().unwrap();
+            assert!(
+                output.status.success() && output.stderr.is_empty(),
+                "{name} {flavour}: {}",
+                said(&output)
+            );
         }
     }
 }
