@@ -71,7 +71,8 @@
 //! These are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
 //! readers; and `std`, which brings `rcu` and `fence`, and which `table`, `pool` and `boost` need. With
 //! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
-//! The feature `serde`, which serializes tables and sets, is off by default.
+//! Two features are off by default: `serde`, which serializes tables and sets, and `delay-queue`, which adds
+//! `timer::delay_queue`, a queue of delays for tasks and threads. It brings no other crate.
 //!
 //! The feature `loom` is for models on top of this crate. With the feature and `RUSTFLAGS="--cfg stillpoint_loom"`, the atomics
 //! of links and engines are [loom](https://docs.rs/loom)'s, and some of the interface is missing, `rcu::raw` among it. Make each
@@ -144,6 +145,10 @@ mod book {
         "tuning" as tuning,
         "waiting" as waiting,
     }
+
+    #[cfg(feature = "delay-queue")]
+    #[doc = include_str!("../../../docs/guide/delays.md")]
+    mod delays {}
 }
 
 #[cfg(feature = "std")]
