@@ -71,7 +71,8 @@
 //! These are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
 //! readers; and `std`, which brings `rcu` and `fence`, and which `table`, `pool` and `boost` need. With
 //! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
-//! Off by default are `serde`, which serializes tables and sets; `metrics`, which is the module of this name; and `tracing`: with it,
+//! Off by default are `serde`, which serializes tables and sets; `delay-queue`, which adds `timer::delay_queue`, a queue of delays for
+//! tasks and threads; `metrics`, which adds the module of this name; and `tracing`: with it,
 //! [stalls](rcu::DomainBuilder::stall_hook), refused fences and full domains are events of [`tracing`](https://docs.rs/tracing).
 //!
 //! The feature `loom` is for models on top of this crate. With the feature and `RUSTFLAGS="--cfg stillpoint_loom"`, the atomics
@@ -145,6 +146,10 @@ mod book {
         "tuning" as tuning,
         "waiting" as waiting,
     }
+
+    #[cfg(feature = "delay-queue")]
+    #[doc = include_str!("../../../docs/guide/delays.md")]
+    mod delays {}
 }
 
 #[cfg(feature = "std")]

@@ -63,7 +63,7 @@ mod sealed {
 use sealed::Metric;
 use sealed::Number::{Counter, Gauge};
 
-/// What `stats()` of a domain, a table, a pool, a wheel or a timer service returns.
+/// What `stats()` of a domain, a table, a pool, a wheel or a timer service returns: see the [example](self).
 pub trait Statistics: sealed::Statistics {}
 
 impl<S: sealed::Statistics> Statistics for S {}

@@ -12,6 +12,9 @@ mod epoll_loop;
 mod flow_table_qsbr;
 #[path = "../examples/packet_buffers.rs"]
 mod packet_buffers;
+#[cfg(feature = "delay-queue")]
+#[path = "../examples/retries.rs"]
+mod retries;
 #[path = "../examples/sleep.rs"]
 mod sleep;
 #[path = "../examples/timeouts.rs"]
@@ -57,4 +60,10 @@ fn timeouts_runs() {
 #[test]
 fn sleep_runs() {
     sleep::main().expect("it reports no error");
+}
+
+#[cfg(feature = "delay-queue")]
+#[test]
+fn retries_runs() {
+    retries::main().expect("it reports no error");
 }

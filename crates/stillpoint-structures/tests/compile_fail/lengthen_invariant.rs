@@ -45,6 +45,7 @@ fn timer_remote_t(from: timer::shared::Remote<Given>) -> timer::shared::Remote<W
 fn timer_mailbox_t(from: timer::shared::Mailbox<Given>) -> timer::shared::Mailbox<Wanted> { from }
 fn timer_sharedtimer_t(from: timer::shared::SharedTimer<Given>) -> timer::shared::SharedTimer<Wanted> { from }
 fn timer_burst_t(from: timer::shared::Burst<'static, Given>) -> timer::shared::Burst<'static, Wanted> { from }
+fn timer_delayqueue_t(from: timer::delay_queue::DelayQueue<Given>) -> timer::delay_queue::DelayQueue<Wanted> { from }
 fn rcu_atomic_t(from: rcu::link::Atomic<Given>) -> rcu::link::Atomic<Wanted> { from }
 fn structures_stack_t(from: structures::Stack<Given>) -> structures::Stack<Wanted> { from }
 fn structures_queue_t(from: structures::Queue<Given>) -> structures::Queue<Wanted> { from }

@@ -28,6 +28,8 @@
 //!
 //! - [`shared`]: timers that other threads add and cancel, with a definite answer at once. A thread that sleeps is woken
 //!   for earlier deadlines.
+//! - `delay_queue`, with the feature `delay-queue`: a queue of items that come out when their time has come, which tasks and
+//!   threads share; it reads a clock, and whoever waits is woken for earlier deadlines.
 //! - [`NodeWheel`]: a wheel of [nodes](Node) in the user's own structures, without allocations; unsafe.
 //! - [`Bitset`]: sets of small numbers, searched by words of 64 bits.
 //!
@@ -56,6 +58,8 @@ mod bitset;
 mod busted;
 #[cfg(feature = "std")]
 mod clock;
+#[cfg(feature = "delay-queue")]
+pub mod delay_queue;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 #[cfg(feature = "std")]

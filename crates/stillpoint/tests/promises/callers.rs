@@ -140,6 +140,17 @@ fn tables_pools_and_timers_point_at_the_caller() {
         Wheel::<u64>::with_max_len(0, usize::MAX);
         Clock::of_ticks(64);
     }
+    #[cfg(feature = "delay-queue")]
+    {
+        use stillpoint::timer::delay_queue::DelayQueue;
+        let queue = DelayQueue::new();
+        queue.insert(1, std::time::Duration::MAX).expect("there is memory");
+        point_here! {
+            DelayQueue::<u64>::with_capacity(usize::MAX);
+            DelayQueue::<u64>::with_max_len(usize::MAX);
+            queue.timed_by(std::time::Instant::now);
+        }
+    }
     let service = TimerService::<u64>::new(0);
     let remote = service.remote();
     point_here! { remote.mailbox(usize::MAX); }

@@ -7,8 +7,12 @@ use stillpoint_structures as structures;
 use super::rows::Row;
 
 /// In each row, the other parameters of the type are plain.
-#[rustfmt::skip]
 pub(crate) fn table() -> Vec<Row> {
+    [always(), of_features()].into_iter().flatten().collect()
+}
+
+#[rustfmt::skip]
+fn always() -> Vec<Row> {
     rows! {
         // type, parameter: bounds = the type with it; variance, Send, Sync, UnwindSafe, RefUnwindSafe, drop check
         "multicast::Multicast", "'g": lifetime = multicast::Multicast<'a>;                   Covariant,     Always,      Always,      Never,         Never,         MayDangle;
@@ -139,6 +143,24 @@ pub(crate) fn table() -> Vec<Row> {
         "timer::SharedTimer", "T": any = timer::shared::SharedTimer<T>;                      Invariant,     Send,        Send,        Never,         Never,         Alive;
         "timer::Burst", "'a": lifetime = timer::shared::Burst<'a, u8>;                       Covariant,     Always,      Always,      Never,         Never,         Alive;
         "timer::Burst", "T": any = timer::shared::Burst<'static, T>;                         Invariant,     Send,        Send,        Never,         Never,         AsLifetime;
+    }
+}
+
+/// The rows of types that need a feature which is not on by default.
+#[cfg(not(feature = "delay-queue"))]
+fn of_features() -> Vec<Row> {
+    Vec::new()
+}
+
+#[cfg(feature = "delay-queue")]
+#[rustfmt::skip]
+fn of_features() -> Vec<Row> {
+    use timer::delay_queue;
+
+    rows! {
+        "timer::DelayQueue", "T": any = delay_queue::DelayQueue<T>;                          Invariant,     Send,        Send,        Always,        Always,        MayDangle;
+        "timer::Delayed", "T": any = delay_queue::Delayed<T>;                                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::InsertError", "T": any = delay_queue::InsertError<T>;                        Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
     }
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Reclaimer" = rcu::Reclaimer;                                     true, false, false, false;
         "rcu::ReaderKind" = rcu::wait::ReaderKind;                             true, true, true, true;
         "rcu::Activity" = rcu::wait::Activity;                                 true, true, true, true;
+        "rcu::Delays" = rcu::wait::Delays;                                     true, true, true, true;
         "rcu::Stall" = rcu::wait::Stall;                                       true, true, true, true;
         "rcu::Stats" = rcu::Stats;                                             true, true, true, true;
 

@@ -46,7 +46,7 @@ pub enum Alarm {
 impl Alarm {
     /// A panic of a waker goes no further, as in the domains: it does not concern the thread that rings, which has armed a
     /// timer and returns its key, or an answer that only this call can give.
-    fn ring(self) {
+    pub(in crate::timer) fn ring(self) {
         match self {
             Self::Thread(thread) => thread.unpark(),
             Self::Task(waker) => panics::catch(|| waker.wake()).unwrap_or_else(panics::discard),

@@ -17,16 +17,7 @@ impl<T> Iterator for Drain<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        let slab = &mut self.wheel.core.store;
-        loop {
-            let index = slab.in_use(self.index)?;
-            self.index = index + 1;
-            slab.lists.unlink(index);
-            // `None` for a periodic timer whose callback is running.
-            if let Some(value) = slab.release(slab.key(index)) {
-                return Some(value);
-            }
-        }
+        self.wheel.core.store.take_from(&mut self.index).map(|(_, _, value)| value)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -53,14 +53,14 @@ impl<S: Store> Core<S> {
         self.next_event().map(|next| next.max(self.now))
     }
 
-    /// The earliest deadline of all timers. In each row, it belongs to the first slot that has timers.
-    pub(super) fn earliest(&self) -> Option<u64> {
+    /// The earliest deadline of all timers, and a timer that has it. In each row, it is in the first slot that has timers.
+    pub(super) fn earliest(&self) -> Option<(u64, NameIn<S>)> {
         let lists = self.store.lists();
-        let mut earliest = None::<u64>;
+        let mut earliest = None;
         let mut look_at = |list, least| {
-            if earliest.is_none_or(|earliest| least < earliest) {
-                let first = lists.iter(list).map(|name| self.store.when(name).0).min();
-                earliest = earliest.into_iter().chain(first).min();
+            if earliest.is_none_or(|(earliest, _)| least < earliest) {
+                let timers = lists.iter(list).map(|name| (self.store.when(name).0, name));
+                earliest = earliest.into_iter().chain(timers).min_by_key(|(deadline, _)| *deadline);
             }
         };
         for row in bits(lists.rows()) {

@@ -9,6 +9,8 @@ mod level;
 mod lists;
 mod moves;
 mod nodes;
+#[cfg(feature = "delay-queue")]
+mod order;
 mod poll;
 mod schedule;
 mod slab;
@@ -23,6 +25,8 @@ pub use key::Key;
 #[cfg(feature = "std")]
 pub(crate) use lent::Lent;
 pub use nodes::{Node, NodeWheel};
+#[cfg(feature = "delay-queue")]
+pub(crate) use order::{InOrder, Taken};
 #[cfg(feature = "std")]
 pub(crate) use poll::poll_within;
 pub use schedule::Schedule;
@@ -353,7 +357,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<()>>(())
     /// ```
     pub fn earliest_deadline(&self) -> Option<u64> {
-        self.core.earliest()
+        self.core.earliest().map(|(deadline, _)| deadline)
     }
 
     /// Sets the time, also to an earlier one: for example, after a clock has given a wrong time. Timers whose deadlines

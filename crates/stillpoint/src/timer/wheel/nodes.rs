@@ -459,7 +459,7 @@ impl NodeWheel {
 
     /// The earliest deadline of all nodes, as [`Wheel::earliest_deadline`](super::Wheel::earliest_deadline).
     pub fn earliest_deadline(&self) -> Option<u64> {
-        self.core.earliest()
+        self.core.earliest().map(|(deadline, _)| deadline)
     }
 
     /// Sets the time, also to an earlier one, as [`Wheel::set_time`](super::Wheel::set_time). Complexity: proportional

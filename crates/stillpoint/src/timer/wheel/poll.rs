@@ -143,6 +143,14 @@ impl<T> Wheel<T> {
         Some(Popped { key, deadline, missed, value })
     }
 
+    /// Takes the first ready timer out of a wheel that has no periodic timers.
+    #[cfg(feature = "delay-queue")]
+    pub(super) fn take_ready(&mut self) -> Option<super::Taken<T>> {
+        let Fired { key, deadline, .. } = self.fire()?;
+        let value = self.core.store.release(key)?;
+        Some(super::Taken { key, deadline, value })
+    }
+
     /// Takes the first ready timer; a periodic one is armed again.
     #[inline]
     fn fire(&mut self) -> Option<Fired> {

@@ -279,6 +279,21 @@ impl<T> Slab<T> {
         rest.iter().position(Timer::is_used).map(|further| SENTINELS + from + further as u32)
     }
 
+    /// Takes out the first timer in use, at `from` or after it, and sets `from` to the index behind it. Returns the timer's
+    /// key, its deadline and its value.
+    pub(super) fn take_from(&mut self, from: &mut u32) -> Option<(Key, u64, T)> {
+        loop {
+            let index = self.in_use(*from)?;
+            *from = index + 1;
+            self.lists.unlink(index);
+            let (key, deadline) = (self.key(index), self.timer(index).deadline);
+            // `None` for a periodic timer whose callback is running.
+            if let Some(value) = self.release(key) {
+                return Some((key, deadline, value));
+            }
+        }
+    }
+
     /// Frees the places after the last one that is in use, worn out, or above [`MOST_USED`].
     pub(super) fn shrink(&mut self) {
         let is_kept =

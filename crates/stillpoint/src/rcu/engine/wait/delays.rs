@@ -89,6 +89,11 @@ impl Delays {
 
     /// The buckets that have samples, from the shortest delay on: where each ends, and how many samples it has. For histograms of other
     /// libraries.
+    ///
+    /// ```
+    /// let delays = stillpoint::rcu::default_domain().stats().delays;
+    /// assert_eq!(delays.buckets().map(|(_, samples)| samples).sum::<u64>(), delays.count());
+    /// ```
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let counts = self.counts.iter().enumerate().filter(|(_, &count)| count > 0);
         counts.map(|(bucket, &count)| (end_of(bucket), count))

@@ -1,0 +1,69 @@
+//! Timers one by one, in the order of their deadlines: for a queue of delays.
+
+use super::moves::MOVES;
+use super::{Key, Wheel};
+
+/// What comes next: see [`Wheel::next_in_order`].
+#[derive(Debug)]
+pub(crate) enum InOrder<T> {
+    /// A timer that is due. It is out of the wheel.
+    Due(Taken<T>),
+    /// Nothing is due, or has to be moved, before this time; `u64::MAX` if there is no timer.
+    NotBefore(u64),
+    /// There is more to move. The caller asks again.
+    More,
+}
+
+/// A timer that was taken out of a wheel.
+#[derive(Debug)]
+pub(crate) struct Taken<T> {
+    pub(crate) key: Key,
+    pub(crate) deadline: u64,
+    pub(crate) value: T,
+}
+
+impl<T> Wheel<T> {
+    /// Takes the timer with the earliest deadline, if it is due at `now`. For wheels without periodic timers, whose time is
+    /// advanced by this method only.
+    ///
+    /// The time goes from one event to the next, and never past what is left to do: each timer comes to the lowest level
+    /// before it fires. So the deadlines come in order, and equal ones in the order of arming, however late the call is. A
+    /// timer that is due when it is added comes after those that are known to be due.
+    ///
+    /// Complexity: at most `steps` events, each of which moves at most 64 timers for each level in use.
+    pub(crate) fn next_in_order(&mut self, now: u64, steps: usize) -> InOrder<T> {
+        let now = now.max(self.core.now);
+        for _ in 0..steps {
+            if let Some(taken) = self.take_ready() {
+                return InOrder::Due(taken);
+            }
+            let event = self.core.next_event().unwrap_or(u64::MAX);
+            self.core.next = event;
+            if event > now {
+                self.core.now = now;
+                return InOrder::NotBefore(event);
+            }
+            self.core.go_on(event.max(self.core.now), MOVES);
+        }
+        InOrder::More
+    }
+
+    /// Sets the time, if nothing is reached by then: so that delays from now on are short ones.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: u64) {
+        if now < self.core.next {
+            self.core.now = self.core.now.max(now);
+        }
+    }
+
+    /// The key of a timer with the earliest deadline. Complexity: see [`earliest_deadline`](Self::earliest_deadline).
+    pub(crate) fn earliest_key(&self) -> Option<Key> {
+        self.core.earliest().map(|(_, index)| self.core.store.key(index))
+    }
+
+    /// Takes the timer in the first place from `*from` on that is in use, and sets `*from` to the place after it.
+    pub(crate) fn take_from(&mut self, from: &mut u32) -> Option<Taken<T>> {
+        let (key, deadline, value) = self.core.store.take_from(from)?;
+        Some(Taken { key, deadline, value })
+    }
+}
