@@ -8,6 +8,7 @@ use super::engine::arena::Lens;
 use super::engine::array::View;
 use super::engine::change::{Deciding, Found, InRegion, Operation, Seen};
 use super::engine::search::{search, search_many};
+use super::engine::write::Pinned;
 use super::engine::Inner;
 use super::error::UpdateError;
 use super::full::Full;
@@ -236,7 +237,8 @@ where
             }
             let hash = self.inner.hash(&pair.key);
             // SAFETY: the index is not used again before the region ends.
-            if let Some(old) = unsafe { self.inner.remove_entry(hash, entry, None) } {
+            let pinned = unsafe { Pinned::new(entry, None) };
+            if let Some(old) = self.inner.remove_entry(hash, pinned) {
                 drop(Removed::new(self.inner, old));
             }
         }

@@ -9,7 +9,7 @@ use super::engine::stripe::Stripe;
 use super::engine::write::{Only, Put};
 use super::engine::Inner;
 use super::foreign::verify_reader;
-use super::full::{Full, OutOfMemory};
+use super::full::OutOfMemory;
 use super::removed::{Removed, Replaced};
 use super::RandomState;
 use crate::rcu::engine::Core;
@@ -259,18 +259,10 @@ where
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
     pub fn insert(&self, key: K, value: V) -> Replaced<'_, K, V, S> {
-        let inner = self.inner();
-        let hash = inner.hash(&key);
-        inner.fetch(hash);
-        match inner.put(hash, key, value, Only::Always, None) {
-            Put::Inserted { hint, .. } => {
-                inner.poll(hint);
-                Ok(None)
-            }
-            Put::InsertedLate { .. } => Ok(None),
-            Put::Replaced { old, .. } => Ok(Some(Removed::new(inner, old))),
-            Put::Full { key, value } => Err(Full(key, value)),
-            Put::Present { .. } => unreachable!("the present entry is replaced"),
+        match self.inner().put_and_poll(key, value, Only::Always)? {
+            Put::Inserted { .. } | Put::InsertedLate { .. } => Ok(None),
+            Put::Replaced { old, .. } => Ok(Some(Removed::new(self.inner(), old))),
+            Put::Refused { .. } => unreachable!("the present entry is replaced"),
         }
     }
 
@@ -372,23 +364,6 @@ where
         self.poll();
         self.inner().shrink();
         self.inner().arena().shrink();
-    }
-
-    /// As [`insert`](Table::insert), if the key is not in the table; otherwise drops the pair and returns false.
-    pub(super) fn insert_new(&self, key: K, value: V) -> Result<bool, Full<K, V>> {
-        let inner = self.inner();
-        let hash = inner.hash(&key);
-        inner.fetch(hash);
-        match inner.put(hash, key, value, Only::New, None) {
-            Put::Inserted { hint, .. } => {
-                inner.poll(hint);
-                Ok(true)
-            }
-            Put::InsertedLate { .. } => Ok(true),
-            Put::Present { .. } => Ok(false),
-            Put::Full { key, value } => Err(Full(key, value)),
-            Put::Replaced { .. } => unreachable!("only a new key is inserted"),
-        }
     }
 }
 

@@ -13,8 +13,8 @@ use super::arena::{Lens, Pair};
 use super::array::View;
 use super::bucket::NO_ENTRY;
 use super::inits::MustNotWait;
-use super::search::{search, Held, Pins, Place};
-use super::write::{Only, Put, Refused};
+use super::search::{search, Held, Pins};
+use super::write::{Only, Pinned, Put};
 use super::{Inner, Owned};
 use crate::frames::{self, Kind};
 use crate::own_writes::{OwnRuns, Watch};
@@ -80,8 +80,9 @@ pub(crate) trait Kept<K, V> {
 
     fn entry(&self) -> u32;
 
-    /// As [`Held::found`].
-    fn found(&self) -> Option<Place>;
+    /// # Safety
+    /// As for [`Pinned::new`], of the bucket where the entry was found.
+    unsafe fn pinned(&self) -> Pinned;
 }
 
 impl<K, V> Kept<K, V> for Held<'_, K, V> {
@@ -96,8 +97,9 @@ impl<K, V> Kept<K, V> for Held<'_, K, V> {
     }
 
     #[inline(always)]
-    fn found(&self) -> Option<Place> {
-        self.found
+    unsafe fn pinned(&self) -> Pinned {
+        // SAFETY: this value pins the entry, and the caller the bucket, by its promise.
+        unsafe { Pinned::new(self.entry, self.found) }
     }
 }
 
@@ -236,8 +238,9 @@ impl<K, V> Kept<K, V> for Seen<'_, K, V> {
         self.entry
     }
 
-    fn found(&self) -> Option<Place> {
-        None
+    unsafe fn pinned(&self) -> Pinned {
+        // SAFETY: the region pins the entry.
+        unsafe { Pinned::new(self.entry, None) }
     }
 }
 
@@ -335,7 +338,7 @@ where
         key: K,
         value: V,
     ) -> Result<Found<F::Kept, K, V>, (K, V)> {
-        match self.put(hash, key, value, Only::New, finder.hazard()) {
+        match self.put(hash, key, value, Only::New, finder.hazard())? {
             Put::Inserted { new, hint } => {
                 // SAFETY: `put` has set the hazard slot to the entry's address, under the lock.
                 let kept = unsafe { finder.keep(new) };
@@ -344,12 +347,11 @@ where
             }
             // SAFETY: as above.
             Put::InsertedLate { new } => Ok(Found::Inserted(unsafe { finder.keep(new) })),
-            Put::Present { entry, key, value } => {
+            Put::Refused { entry, key, value } => {
                 // SAFETY: `put` has set the hazard slot to the present entry's address, under the lock.
                 let kept = unsafe { finder.keep(entry) };
                 Ok(Found::Present(kept, key, Some(value)))
             }
-            Put::Full { key, value } => Err((key, value)),
             Put::Replaced { .. } => unreachable!("only a new key is inserted"),
         }
     }
@@ -411,13 +413,13 @@ where
         while let Some(kept) = finder.find(self, hash, key) {
             let old = kept.pair();
             let watch = self.watch(kept.entry());
-            let new = watch.run(|| (old.key.clone(), value(&old.value)));
+            let (key, value) = watch.run(|| (old.key.clone(), value(&old.value)));
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-            match unsafe { self.put_in_place(hash, kept.entry(), kept.found(), new, None) } {
-                Ok((_, old)) => return Ok(Some(old)),
-                Err(Refused::Gone(_)) => own_runs.count(&watch, None, "update"),
-                Err(Refused::NoRoom(pair)) => return Err(pair),
+            let old = Only::InPlaceOf(unsafe { kept.pinned() });
+            if let Put::Replaced { old, .. } = self.put(hash, key, value, old, None)? {
+                return Ok(Some(old));
             }
+            own_runs.count(&watch, None, "update");
         }
         Ok(None)
     }
@@ -437,11 +439,12 @@ where
             let watch = self.watch(kept.entry());
             let new = watch.run(|| value(&kept.pair().value));
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-            match unsafe { self.put_in_place(hash, kept.entry(), kept.found(), (key, new), None) } {
-                Ok((_, old)) => return Ok(Ok(old)),
-                Err(Refused::Gone(pair)) => key = pair.0,
-                Err(Refused::NoRoom(pair)) => return Err(pair),
-            }
+            let old = Only::InPlaceOf(unsafe { kept.pinned() });
+            key = match self.put(hash, key, new, old, None)? {
+                Put::Replaced { old, .. } => return Ok(Ok(old)),
+                Put::Refused { key, .. } => key,
+                Put::Inserted { .. } | Put::InsertedLate { .. } => unreachable!("an entry is replaced"),
+            };
             own_runs.count(&watch, None, "update_owned");
         }
         Ok(Err(key))
@@ -466,7 +469,7 @@ where
                 return Err(kept);
             }
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-            let removed = unsafe { self.remove_entry(hash, kept.entry(), kept.found()) };
+            let removed = self.remove_entry(hash, unsafe { kept.pinned() });
             if removed.is_some() {
                 return Ok(removed);
             }
@@ -508,52 +511,36 @@ where
                 (Operation::Remove, None) => return Ok(Computed::Kept(None)),
                 (Operation::Remove, Some(kept)) => {
                     // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-                    if let Some(old) = unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
+                    if let Some(old) = self.remove_entry(hash, unsafe { kept.pinned() }) {
                         return Ok(Computed::Removed(old));
                     }
                     own_runs.count(&watch, None, of.name());
                     continue;
                 }
                 (Operation::Insert(value), Some(kept)) => {
-                    let (place, pair) = (kept.found(), (key, value));
                     // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-                    match unsafe { self.put_in_place(hash, kept.entry(), place, pair, finder.hazard()) } {
-                        Ok((new, old)) => {
+                    let old = Only::InPlaceOf(unsafe { kept.pinned() });
+                    match self.put(hash, key, value, old, finder.hazard())? {
+                        Put::Replaced { old, new } => {
                             // The caller owns the old entry.
                             F::let_go(kept);
-                            // SAFETY: `put_in_place` has set the hazard slot to the new entry's address, under the lock.
+                            // SAFETY: `put` has set the hazard slot to the new entry's address, under the lock.
                             return Ok(Computed::Updated { old, new: unsafe { finder.keep(new) } });
                         }
-                        Err(Refused::Gone(late)) => (late, None),
-                        Err(Refused::NoRoom(pair)) => return Err(pair),
+                        Put::Refused { key, value, .. } => ((key, Some(value)), None),
+                        Put::Inserted { .. } | Put::InsertedLate { .. } => {
+                            unreachable!("an entry is replaced")
+                        }
                     }
                 }
-                (Operation::Insert(value), None) => {
-                    match self.put(hash, key, value, Only::New, finder.hazard()) {
-                        Put::Inserted { new, hint } => {
-                            // SAFETY: `put` has set the hazard slot to the entry's address, under the lock.
-                            let kept = unsafe { finder.keep(new) };
-                            self.poll(hint);
-                            return Ok(Computed::Inserted(kept));
-                        }
-                        Put::InsertedLate { new } => {
-                            // SAFETY: as above.
-                            let kept = unsafe { finder.keep(new) };
-                            return Ok(Computed::Inserted(kept));
-                        }
-                        Put::Present { entry, key, value } => {
-                            // SAFETY: as in `get_or_insert`. Dropped at once: the entry is looked up again.
-                            drop(unsafe { finder.keep(entry) });
-                            ((key, value), Some(entry as usize))
-                        }
-                        Put::Full { key, value } => return Err((key, value)),
-                        Put::Replaced { .. } => unreachable!("only a new key is inserted"),
-                    }
-                }
+                (Operation::Insert(value), None) => match self.link_new(finder, hash, key, value)? {
+                    Found::Inserted(kept) => return Ok(Computed::Inserted(kept)),
+                    // Dropped at once: the entry is looked up again.
+                    Found::Present(kept, key, value) => ((key, value), Some(kept.entry() as usize)),
+                },
             };
             own_runs.count(&watch, now, of.name());
-            key = late.0;
-            unused = Some(late.1);
+            (key, unused) = late;
         }
     }
 

@@ -132,12 +132,31 @@ impl<K, V, S> Linkable<K, V, S> for Late<'_, K, V> {
 }
 
 /// The condition under which a new entry is linked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Only {
     /// Whether or not its key is in the table.
     Always,
     /// Only if its key is not in the table.
     New,
+    /// Only in place of this entry, which has the same key.
+    InPlaceOf(Pinned),
+}
+
+/// An entry whose index is not given to another one as long as this is used.
+#[derive(Clone, Copy)]
+pub(crate) struct Pinned {
+    entry: u32,
+    found: Option<Place>,
+}
+
+impl Pinned {
+    /// # Safety
+    /// As long as the result is used, the caller pins the entry, so that its index is not given to another entry meanwhile. If `found`
+    /// names a bucket, the caller pins that, too.
+    #[inline(always)]
+    pub(crate) unsafe fn new(entry: u32, found: Option<Place>) -> Self {
+        Self { entry, found }
+    }
 }
 
 /// The result of [`Inner::put`].
@@ -147,29 +166,20 @@ pub(crate) enum Put<K, V> {
     Inserted { new: u32, hint: usize },
     /// As `Inserted`, but the call had to make room, and may have run its share of destructors.
     InsertedLate { new: u32 },
-    /// The entry replaced this one.
-    Replaced { old: Owned },
-    /// The key is in the table already, with this entry.
-    Present { entry: u32, key: K, value: V },
-    /// There is no room.
-    Full { key: K, value: V },
+    /// The entry replaced the old one.
+    Replaced { old: Owned, new: u32 },
+    /// Nothing was linked: the key is in the table already, with this entry. [`NO_ENTRY`] if the one that was to be replaced is not in the
+    /// table any more.
+    Refused { entry: u32, key: K, value: V },
 }
 
 /// The result of an insertion of `N`, a [`Linkable`].
 enum Insertion<N> {
     /// The new entry is linked. It replaced this entry, if there was one.
     Done(Option<u32>),
-    /// The key is in the table already, with this entry.
-    Present(N, u32),
+    /// As [`Put::Refused`].
+    Refused(N, u32),
     /// There was no slot, or no memory for an overflow bucket.
-    NoRoom(N),
-}
-
-/// Why an entry was not replaced by `N`, a [`Linkable`].
-pub(crate) enum Refused<N> {
-    /// The entry is not in the table any more.
-    Gone(N),
-    /// There was no slot.
     NoRoom(N),
 }
 
@@ -253,23 +263,33 @@ where
         let mut held = self.lock(hash);
         let before = held.array();
         let place = self.locate(&mut held, hash);
-        if let Some(spot) = self.find(place, hash, |_, key| under_lock(|| key == new.key())) {
-            if only == Only::New {
-                self.pin(pin, spot.entry);
+        let spot = match only {
+            Only::InPlaceOf(old) => self.find_again(&held, place, hash, old),
+            Only::Always | Only::New => self.find(place, hash, |_, key| under_lock(|| key == new.key())),
+        };
+        match (&spot, only) {
+            (Some(present), Only::New) => {
+                self.pin(pin, present.entry);
                 drop(held);
-                return Insertion::Present(new, spot.entry);
+                return Insertion::Refused(new, present.entry);
             }
-            let Some(entry) = new.take_slot(self, true) else {
+            (None, Only::InPlaceOf(_)) => {
                 drop(held);
-                return Insertion::NoRoom(new);
-            };
-            self.replace(&spot, new, entry, pin);
-            return Insertion::Done(Some(spot.entry));
+                return Insertion::Refused(new, NO_ENTRY);
+            }
+            _ => {}
         }
-        let Some(entry) = new.take_slot(self, false) else {
+        let Some(entry) = new.take_slot(self, spot.is_some()) else {
             drop(held);
             return Insertion::NoRoom(new);
         };
+        if let Some(old) = spot {
+            self.pin(pin, entry);
+            new.fill(self, entry);
+            // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
+            old.bucket.set_entry(old.slot, entry);
+            return Insertion::Done(Some(old.entry));
+        }
         let (array, index) = place;
         let Some((bucket, slot)) = array.room(index) else {
             drop(held);
@@ -293,79 +313,66 @@ where
         Insertion::Done(None)
     }
 
-    /// Links a new entry in the place of another. For the holder of the stripe's lock.
-    #[inline(always)]
-    fn replace<N: Linkable<K, V, S>>(&self, spot: &Spot<'_>, new: N, entry: u32, pin: Option<&Hazard>) {
-        self.pin(pin, entry);
-        new.fill(self, entry);
-        // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
-        spot.bucket.set_entry(spot.slot, entry);
-    }
-
-    /// Links a pair, as [`insert`](Inner::insert).
+    /// Links a pair, as [`insert`](Inner::insert). Hands it back if there is no room.
     ///
     /// # Panics
     /// With the panic of a destructor, if the table was full; the pair is dropped then.
     #[inline(always)]
-    pub(crate) fn put(&self, hash: u64, key: K, value: V, only: Only, pin: Option<&Hazard>) -> Put<K, V> {
+    pub(crate) fn put(
+        &self,
+        hash: u64,
+        key: K,
+        value: V,
+        only: Only,
+        pin: Option<&Hazard>,
+    ) -> Result<Put<K, V>, (K, V)> {
         match Unlinked::new(self, key, value) {
             Ok(new) => {
                 let entry = new.entry;
                 match self.insert(hash, new, only, pin) {
                     Insertion::Done(None) => {
-                        Put::Inserted { new: entry, hint: self.hint_after(entry, NO_ENTRY) }
+                        Ok(Put::Inserted { new: entry, hint: self.hint_after(entry, NO_ENTRY) })
                     }
-                    Insertion::Done(Some(old)) => Put::Replaced { old: self.owned(old, entry) },
-                    Insertion::Present(unused, entry) => {
+                    Insertion::Done(Some(old)) => {
+                        Ok(Put::Replaced { old: self.owned(old, entry), new: entry })
+                    }
+                    Insertion::Refused(unused, entry) => {
                         let (key, value) = unused.into_pair();
-                        Put::Present { entry, key, value }
+                        Ok(Put::Refused { entry, key, value })
                     }
-                    Insertion::NoRoom(unused) => {
-                        let (key, value) = unused.into_pair();
-                        Put::Full { key, value }
-                    }
+                    Insertion::NoRoom(unused) => Err(unused.into_pair()),
                 }
             }
             Err(pair) => self.put_into_full(hash, pair, only, pin),
         }
     }
 
-    /// Links a pair in place of an entry, as [`replace_entry`](Inner::replace_entry), and returns both entries.
-    ///
-    /// # Safety
-    /// As for [`remove_entry`](Inner::remove_entry).
+    /// As [`put`](Inner::put) with the key's hash, and then [`poll`](Inner::poll).
     ///
     /// # Panics
-    /// As [`put`](Inner::put).
+    /// With the panic of a destructor. The pair was linked then, unless the table was full.
     #[inline(always)]
-    pub(crate) unsafe fn put_in_place(
-        &self,
-        hash: u64,
-        old: u32,
-        found: Option<Place>,
-        (key, value): (K, V),
-        pin: Option<&Hazard>,
-    ) -> Result<(u32, Owned), Refused<(K, V)>> {
-        match Unlinked::new(self, key, value) {
-            Ok(new) => {
-                let entry = new.entry;
-                // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-                match unsafe { self.replace_entry(hash, old, found, new, pin) } {
-                    Ok(()) => Ok((entry, self.owned(old, entry))),
-                    Err(Refused::Gone(late)) => Err(Refused::Gone(late.into_pair())),
-                    Err(Refused::NoRoom(late)) => Err(Refused::NoRoom(late.into_pair())),
-                }
-            }
-            // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-            Err(pair) => unsafe { self.put_in_place_in_full(hash, old, found, pair, pin) },
+    pub(crate) fn put_and_poll(&self, key: K, value: V, only: Only) -> Result<Put<K, V>, (K, V)> {
+        let hash = self.hash(&key);
+        self.fetch(hash);
+        let put = self.put(hash, key, value, only, None)?;
+        if let Put::Inserted { hint, .. } = put {
+            self.poll(hint);
         }
+        Ok(put)
     }
 
     /// As [`put`](Inner::put), for a pair that found no free slot. Frees what no reader holds, if need be, without
     /// waiting.
     #[cold]
     #[inline(never)]
-    fn put_into_full(&self, hash: u64, (key, value): (K, V), only: Only, pin: Option<&Hazard>) -> Put<K, V> {
+    fn put_into_full(
+        &self,
+        hash: u64,
+        (key, value): (K, V),
+        only: Only,
+        pin: Option<&Hazard>,
+    ) -> Result<Put<K, V>, (K, V)> {
         let mut pressure = Pressure::default();
         let mut late = Late { key, value, slot: &Cell::new(NO_ENTRY) };
         loop {
@@ -374,44 +381,16 @@ where
             match self.insert(hash, late, only, pin) {
                 Insertion::Done(None) => {
                     self.hint_after(slot.get(), NO_ENTRY);
-                    return Put::InsertedLate { new: slot.get() };
+                    return Ok(Put::InsertedLate { new: slot.get() });
                 }
-                Insertion::Done(Some(old)) => return Put::Replaced { old: self.owned(old, slot.get()) },
-                Insertion::Present(Late { key, value, .. }, entry) => {
-                    return Put::Present { entry, key, value }
+                Insertion::Done(Some(old)) => {
+                    return Ok(Put::Replaced { old: self.owned(old, slot.get()), new: slot.get() })
+                }
+                Insertion::Refused(Late { key, value, .. }, entry) => {
+                    return Ok(Put::Refused { entry, key, value })
                 }
                 Insertion::NoRoom(refused) if pressure.makes_room(self) => late = refused,
-                Insertion::NoRoom(Late { key, value, .. }) => return Put::Full { key, value },
-            }
-        }
-    }
-
-    /// As [`put_in_place`](Inner::put_in_place), for a pair that found no free slot. Frees what no reader holds, if need
-    /// be, without waiting.
-    ///
-    /// # Safety
-    /// As for [`remove_entry`](Inner::remove_entry).
-    #[cold]
-    #[inline(never)]
-    unsafe fn put_in_place_in_full(
-        &self,
-        hash: u64,
-        old: u32,
-        found: Option<Place>,
-        (key, value): (K, V),
-        pin: Option<&Hazard>,
-    ) -> Result<(u32, Owned), Refused<(K, V)>> {
-        let mut pressure = Pressure::default();
-        let mut late = Late { key, value, slot: &Cell::new(NO_ENTRY) };
-        loop {
-            self.hint_before_link(&late.key);
-            let slot = late.slot;
-            // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-            match unsafe { self.replace_entry(hash, old, found, late, pin) } {
-                Ok(()) => return Ok((slot.get(), self.owned(old, slot.get()))),
-                Err(Refused::Gone(Late { key, value, .. })) => return Err(Refused::Gone((key, value))),
-                Err(Refused::NoRoom(refused)) if pressure.makes_room(self) => late = refused,
-                Err(Refused::NoRoom(Late { key, value, .. })) => return Err(Refused::NoRoom((key, value))),
+                Insertion::NoRoom(Late { key, value, .. }) => return Err((key, value)),
             }
         }
     }
@@ -434,15 +413,11 @@ where
         Some(self.unlink(held, &spot))
     }
 
-    /// Unlinks the entry with this index, whose key has this hash. `None` when it is not in the table any more.
-    ///
-    /// # Safety
-    /// The caller pins the entry, so that its index is not given to another entry meanwhile. If `found` names a bucket,
-    /// the caller pins that, too.
-    pub(crate) unsafe fn remove_entry(&self, hash: u64, entry: u32, found: Option<Place>) -> Option<Owned> {
+    /// Unlinks an entry, whose key has this hash. `None` when it is not in the table any more.
+    pub(crate) fn remove_entry(&self, hash: u64, entry: Pinned) -> Option<Owned> {
         let mut held = self.lock(hash);
-        // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-        let spot = unsafe { self.find_again(&mut held, hash, entry, found) }?;
+        let place = self.locate(&mut held, hash);
+        let spot = self.find_again(&held, place, hash, entry)?;
         Some(self.unlink(held, &spot))
     }
 
@@ -454,56 +429,24 @@ where
         self.owned(spot.entry, NO_ENTRY)
     }
 
-    /// The slot that the entry with this index is linked in: the slot in `found`, unless the stripe is moving.
-    ///
-    /// # Safety
-    /// As for [`remove_entry`](Inner::remove_entry).
+    /// The slot that the entry is linked in: the one where it was found, unless the stripe is moving.
     #[inline(always)]
-    unsafe fn find_again<'s>(
+    fn find_again<'s>(
         &'s self,
-        held: &mut Held<'s>,
+        held: &Held<'s>,
+        place: (&'s Array, usize),
         hash: u64,
-        entry: u32,
-        found: Option<Place>,
+        Pinned { entry, found }: Pinned,
     ) -> Option<Spot<'s>> {
         if let Some(Place { bucket, slot }) = found.filter(|_| held.array().next().is_none()) {
-            // SAFETY: by the caller's promise, the bucket is pinned. If the index is still there, the bucket is in an
+            // SAFETY: the bucket is pinned (see `Pinned::new`). If the index is still there, the bucket is in an
             // array that the table has not left (I1), whose buckets stay as long as the stripe is locked.
             let bucket = unsafe { bucket.as_ref() };
             if bucket.entry(slot) == entry {
                 return Some(Spot { bucket, slot, entry });
             }
         }
-        let place = self.locate(held, hash);
         self.find(place, hash, |found, _| found == entry)
-    }
-
-    /// Links `new` in place of the entry `old`, whose key has this hash. Hands `new` back when
-    /// `old` is not in the table any more, or there is no slot. With `pin`, the new entry is put into that hazard slot.
-    ///
-    /// # Safety
-    /// As for [`remove_entry`](Inner::remove_entry).
-    #[inline]
-    unsafe fn replace_entry<N: Linkable<K, V, S>>(
-        &self,
-        hash: u64,
-        old: u32,
-        found: Option<Place>,
-        new: N,
-        pin: Option<&Hazard>,
-    ) -> Result<(), Refused<N>> {
-        let mut held = self.lock(hash);
-        // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-        let Some(spot) = (unsafe { self.find_again(&mut held, hash, old, found) }) else {
-            drop(held);
-            return Err(Refused::Gone(new));
-        };
-        let Some(entry) = new.take_slot(self, true) else {
-            drop(held);
-            return Err(Refused::NoRoom(new));
-        };
-        self.replace(&spot, new, entry, pin);
-        Ok(())
     }
 
     /// Unlinks and retires everything, stripe by stripe.
