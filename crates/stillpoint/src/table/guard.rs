@@ -170,7 +170,7 @@ macro_rules! in_region {
                 &self,
                 keys: &[Q; N],
             ) -> [Option<&$life V>; N] {
-                let hashes = self.inner.hashes(keys);
+                let hashes = std::array::from_fn(|at| self.inner.hash(&keys[at]));
                 // SAFETY: the view was taken in this region.
                 unsafe { search_many(*self.lens, *self.view, hashes, |at| &keys[at]) }
                     .map(|pair| Some(&pair?.value))

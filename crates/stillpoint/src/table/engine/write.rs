@@ -4,10 +4,8 @@
 //! wait are refused, and nothing is freed, since a destructor may need the lock. Values are made before the lock is taken, and
 //! dropped after it is released.
 
-use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::mem::ManuallyDrop;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 
 use equivalent::Equivalent;
@@ -22,7 +20,7 @@ use super::{hint, Inner, Owned};
 use crate::frames::Foreign;
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
 use crate::table::busted::{self, Variant};
-use stillpoint_sys::panics::{keep_first, resume};
+use stillpoint_sys::panics::{catch, keep_first, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// An entry that is not linked. Its drop destroys the pair and frees the slot.
@@ -34,22 +32,12 @@ struct Unlinked<'t, K, V, S> {
 impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     /// Puts a pair into a free slot. Hands the pair back when there is none.
     #[inline(always)]
-    fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)>
-    where
-        K: Eq,
-    {
+    fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
         let hint = inner.hint_before_link(&key);
         let Some(entry) = inner.arena().allocate(hint) else { return Err((key, value)) };
         // SAFETY: only this thread has the slot.
         unsafe { inner.arena().pair(entry).write(Pair { key, value }) };
         Ok(Self { inner, entry })
-    }
-
-    /// The pair. Frees the slot.
-    fn into_pair(self) -> (K, V) {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: the slot belongs to this value, which is not dropped.
-        unsafe { this.inner.take_pair(this.entry) }
     }
 }
 
@@ -57,7 +45,7 @@ impl<K, V, S> Drop for Unlinked<'_, K, V, S> {
     fn drop(&mut self) {
         let pair = self.inner.arena().pair(self.entry).cast();
         // SAFETY: the slot holds a pair that no reader has seen, and belongs to this value.
-        unsafe { self.inner.store().destroy_entry(pair) };
+        unsafe { self.inner.store.destroy_entry(pair) };
     }
 }
 
@@ -77,6 +65,9 @@ trait Linkable<K, V, S>: Sized {
 
     /// Gives the pair, in the slot that it took, to the table, which is about to link it.
     fn fill(self, inner: &Inner<K, V, S>, slot: u32);
+
+    /// The pair, which is not linked.
+    fn into_pair(self) -> (K, V);
 }
 
 impl<K, V, S> Linkable<K, V, S> for Unlinked<'_, K, V, S> {
@@ -98,26 +89,25 @@ impl<K, V, S> Linkable<K, V, S> for Unlinked<'_, K, V, S> {
     fn fill(self, _: &Inner<K, V, S>, _: u32) {
         std::mem::forget(self);
     }
+
+    fn into_pair(self) -> (K, V) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the slot belongs to this value, which is not dropped.
+        unsafe { this.inner.take_pair(this.entry) }
+    }
 }
 
 /// A pair that found no free slot before the lock.
-struct Late<'c, K, V> {
-    key: K,
-    value: V,
-    /// The slot that it took under the lock.
-    slot: &'c Cell<u32>,
-}
+struct Late<K, V>(Pair<K, V>);
 
-impl<K, V, S> Linkable<K, V, S> for Late<'_, K, V> {
+impl<K, V, S> Linkable<K, V, S> for Late<K, V> {
     fn key(&self) -> &K {
-        &self.key
+        &self.0.key
     }
 
     fn take_slot(&self, inner: &Inner<K, V, S>, replaces: bool) -> Option<u32> {
         let arena = inner.arena();
-        let slot = arena.allocate(hint()).or_else(|| if replaces { arena.allocate_spare() } else { None })?;
-        self.slot.set(slot);
-        Some(slot)
+        arena.allocate(hint()).or_else(|| if replaces { arena.allocate_spare() } else { None })
     }
 
     fn return_slot(&self, inner: &Inner<K, V, S>, slot: u32) {
@@ -127,7 +117,11 @@ impl<K, V, S> Linkable<K, V, S> for Late<'_, K, V> {
 
     fn fill(self, inner: &Inner<K, V, S>, slot: u32) {
         // SAFETY: only this thread has the slot.
-        unsafe { inner.arena().pair(slot).write(Pair { key: self.key, value: self.value }) };
+        unsafe { inner.arena().pair(slot).write(self.0) };
+    }
+
+    fn into_pair(self) -> (K, V) {
+        (self.0.key, self.0.value)
     }
 }
 
@@ -162,10 +156,8 @@ impl Pinned {
 /// The result of [`Inner::put`].
 pub(crate) enum Put<K, V> {
     /// The key was not in the table; this is its entry. The caller polls, with this [`hint`], as every insertion does: a
-    /// program may use no other call that writes.
-    Inserted { new: u32, hint: usize },
-    /// As `Inserted`, but the call had to make room, and may have run its share of destructors.
-    InsertedLate { new: u32 },
+    /// program may use no other call that writes. No hint if the call had to make room, and may have run its share of destructors.
+    Inserted { new: u32, hint: Option<usize> },
     /// The entry replaced the old one.
     Replaced { old: Owned, new: u32 },
     /// Nothing was linked: the key is in the table already, with this entry. [`NO_ENTRY`] if the one that was to be replaced is not in the
@@ -175,8 +167,8 @@ pub(crate) enum Put<K, V> {
 
 /// The result of an insertion of `N`, a [`Linkable`].
 enum Insertion<N> {
-    /// The new entry is linked. It replaced this entry, if there was one.
-    Done(Option<u32>),
+    /// The new entry is linked. It replaced the old one, if there was one.
+    Done { new: u32, old: Option<u32> },
     /// As [`Put::Refused`].
     Refused(N, u32),
     /// There was no slot, or no memory for an overflow bucket.
@@ -288,7 +280,7 @@ where
             new.fill(self, entry);
             // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
             old.bucket.set_entry(old.slot, entry);
-            return Insertion::Done(Some(old.entry));
+            return Insertion::Done { new: entry, old: Some(old.entry) };
         }
         let (array, index) = place;
         let Some((bucket, slot)) = array.room(index) else {
@@ -310,7 +302,7 @@ where
         if ahead {
             self.help();
         }
-        Insertion::Done(None)
+        Insertion::Done { new: entry, old: None }
     }
 
     /// Links a pair, as [`insert`](Inner::insert). Hands it back if there is no room.
@@ -327,23 +319,29 @@ where
         pin: Option<&Hazard>,
     ) -> Result<Put<K, V>, (K, V)> {
         match Unlinked::new(self, key, value) {
-            Ok(new) => {
-                let entry = new.entry;
-                match self.insert(hash, new, only, pin) {
-                    Insertion::Done(None) => {
-                        Ok(Put::Inserted { new: entry, hint: self.hint_after(entry, NO_ENTRY) })
-                    }
-                    Insertion::Done(Some(old)) => {
-                        Ok(Put::Replaced { old: self.owned(old, entry), new: entry })
-                    }
-                    Insertion::Refused(unused, entry) => {
-                        let (key, value) = unused.into_pair();
-                        Ok(Put::Refused { entry, key, value })
-                    }
-                    Insertion::NoRoom(unused) => Err(unused.into_pair()),
-                }
-            }
+            Ok(new) => self.put_of(self.insert(hash, new, only, pin), false),
             Err(pair) => self.put_into_full(hash, pair, only, pin),
+        }
+    }
+
+    /// What [`put`](Inner::put) returns.
+    #[inline(always)]
+    fn put_of<N: Linkable<K, V, S>>(
+        &self,
+        insertion: Insertion<N>,
+        is_late: bool,
+    ) -> Result<Put<K, V>, (K, V)> {
+        match insertion {
+            Insertion::Done { new, old: None } => {
+                let hint = self.hint_after(new, NO_ENTRY);
+                Ok(Put::Inserted { new, hint: (!is_late).then_some(hint) })
+            }
+            Insertion::Done { new, old: Some(old) } => Ok(Put::Replaced { old: self.owned(old, new), new }),
+            Insertion::Refused(unused, entry) => {
+                let (key, value) = unused.into_pair();
+                Ok(Put::Refused { entry, key, value })
+            }
+            Insertion::NoRoom(unused) => Err(unused.into_pair()),
         }
     }
 
@@ -356,7 +354,7 @@ where
         let hash = self.hash(&key);
         self.fetch(hash);
         let put = self.put(hash, key, value, only, None)?;
-        if let Put::Inserted { hint, .. } = put {
+        if let Put::Inserted { hint: Some(hint), .. } = put {
             self.poll(hint);
         }
         Ok(put)
@@ -373,24 +371,12 @@ where
         only: Only,
         pin: Option<&Hazard>,
     ) -> Result<Put<K, V>, (K, V)> {
-        let mut pressure = Pressure::default();
-        let mut late = Late { key, value, slot: &Cell::new(NO_ENTRY) };
+        let (mut pressure, mut late) = (Pressure::default(), Late(Pair { key, value }));
         loop {
-            self.hint_before_link(&late.key);
-            let slot = late.slot;
-            match self.insert(hash, late, only, pin) {
-                Insertion::Done(None) => {
-                    self.hint_after(slot.get(), NO_ENTRY);
-                    return Ok(Put::InsertedLate { new: slot.get() });
-                }
-                Insertion::Done(Some(old)) => {
-                    return Ok(Put::Replaced { old: self.owned(old, slot.get()), new: slot.get() })
-                }
-                Insertion::Refused(Late { key, value, .. }, entry) => {
-                    return Ok(Put::Refused { entry, key, value })
-                }
-                Insertion::NoRoom(refused) if pressure.makes_room(self) => late = refused,
-                Insertion::NoRoom(Late { key, value, .. }) => return Err((key, value)),
+            self.hint_before_link(&late.0.key);
+            late = match self.insert(hash, late, only, pin) {
+                Insertion::NoRoom(refused) if pressure.makes_room(self) => refused,
+                insertion => return self.put_of(insertion, true),
             }
         }
     }
@@ -481,7 +467,7 @@ where
                 let polls = taken.len();
                 taken.drain(..).for_each(|entry| self.retire(self.owned(entry, NO_ENTRY)));
                 for _ in 0..polls {
-                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.poll(hint()))) {
+                    if let Err(panic) = catch(|| self.poll(hint())) {
                         keep_first(&mut first, panic);
                     }
                 }
