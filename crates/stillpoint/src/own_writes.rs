@@ -119,6 +119,8 @@ fn for_each(place: *const (), mut each: impl FnMut(&Watch)) {
 }
 
 /// The thread is about to link an entry with this key in a table, or to give up.
+#[cold]
+#[inline(never)]
 pub(crate) fn announce<K>(table: *const (), key: &K) {
     for_each(table, |watch| {
         if let Found::NoEntryOf(absent, equal) = watch.found {

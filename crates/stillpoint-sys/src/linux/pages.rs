@@ -76,7 +76,10 @@ impl Mapping {
         if spare > 0 {
             let head = raw.align_offset(HUGE);
             mapping.release_end(spare - head);
-            mapping.release_beginning(head);
+            mapping.bytes -= head;
+            // SAFETY: within the mapping, which does not begin at null.
+            mapping.start = unsafe { mapping.start.add(head) };
+            unmap(raw, head);
         }
         if now {
             allow_huge(mapping.start, mapping.bytes);
@@ -108,14 +111,6 @@ impl Mapping {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         unmap(self.start.as_ptr().wrapping_add(self.bytes), bytes);
-    }
-
-    fn release_beginning(&mut self, bytes: usize) {
-        let begin = self.start.as_ptr();
-        self.bytes -= bytes;
-        // SAFETY: within the mapping, which does not begin at null.
-        self.start = unsafe { self.start.add(bytes) };
-        unmap(begin, bytes);
     }
 }
 

@@ -39,7 +39,8 @@ pub fn look_at_thread(tid: u32, age: Duration) -> Sighting {
         return Sighting::without_details(if is_alive(tid) { Activity::Unknown } else { Activity::Ended });
     };
     let clock_after = processor_time(tid);
-    let Some(stat) = Stat::parse(&String::from_utf8_lossy(&stat)) else {
+    let stat = String::from_utf8_lossy(&stat);
+    let Some(stat) = Stat::parse(&stat) else {
         return Sighting::without_details(Activity::Unknown);
     };
     let begun = since_boot().saturating_sub(age);
@@ -57,28 +58,28 @@ pub fn look_at_thread(tid: u32, age: Duration) -> Sighting {
         'T' | 't' => Activity::Stopped,
         _ => Activity::Unknown,
     };
-    Sighting { name: Some(stat.name), activity, cpu: stat.cpu }
+    Sighting { name: Some(stat.name.to_owned()), activity, cpu: stat.cpu }
 }
 
 /// The fields that are read from `/proc/PID/task/TID/stat`: see proc_pid_stat(5).
 #[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    name: String,
-    state: char,
+pub(super) struct Stat<'l> {
+    name: &'l str,
+    pub(super) state: char,
     /// Start time in ticks since the system started.
     started: u64,
-    cpu: Option<u32>,
+    pub(super) cpu: Option<u32>,
 }
 
-impl Stat {
-    fn parse(line: &str) -> Option<Self> {
+impl<'l> Stat<'l> {
+    pub(super) fn parse(line: &'l str) -> Option<Self> {
         // A name may contain anything, including parentheses and blanks; the fields after it may not.
         let (head, fields) = line.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
         // The manual counts from 1, and the name is field 2.
         let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3);
         Some(Self {
-            name: name.to_owned(),
+            name,
             state: field(3)?.chars().next()?,
             started: field(22)?.parse().ok()?,
             cpu: field(39).and_then(|cpu| cpu.parse().ok()),
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn a_name_may_look_like_other_fields() {
         let stat = Stat::parse(LINE).expect("the line has the format of proc_pid_stat(5)");
-        assert_eq!((stat.name.as_str(), stat.state), ("a) R (b) ", 'S'));
+        assert_eq!((stat.name, stat.state), ("a) R (b) ", 'S'));
         assert_eq!((stat.started, stat.cpu), (12345, Some(5)));
         assert_eq!(Stat::parse("71 (a"), None);
     }

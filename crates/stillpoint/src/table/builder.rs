@@ -44,13 +44,7 @@ impl<K, V> Table<K, V> {
     /// # Ok::<(), stillpoint::table::OutOfMemory>(())
     /// ```
     pub fn builder_in(domain: &Domain) -> TableBuilder<K, V> {
-        TableBuilder::new(domain)
-    }
-}
-
-impl<K, V> TableBuilder<K, V> {
-    pub(super) fn new(domain: &Domain) -> Self {
-        Self {
+        TableBuilder {
             domain: domain.clone(),
             capacity: 0,
             max_len: None,

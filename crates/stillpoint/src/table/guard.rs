@@ -8,6 +8,7 @@ use super::engine::arena::Lens;
 use super::engine::array::View;
 use super::engine::change::{Deciding, Found, InRegion, Operation, Seen};
 use super::engine::search::{search, search_many};
+use super::engine::write::Pinned;
 use super::engine::Inner;
 use super::error::UpdateError;
 use super::full::Full;
@@ -169,7 +170,7 @@ macro_rules! in_region {
                 &self,
                 keys: &[Q; N],
             ) -> [Option<&$life V>; N] {
-                let hashes = self.inner.hashes(keys);
+                let hashes = std::array::from_fn(|at| self.inner.hash(&keys[at]));
                 // SAFETY: the view was taken in this region.
                 unsafe { search_many(*self.lens, *self.view, hashes, |at| &keys[at]) }
                     .map(|pair| Some(&pair?.value))
@@ -236,7 +237,8 @@ where
             }
             let hash = self.inner.hash(&pair.key);
             // SAFETY: the index is not used again before the region ends.
-            if let Some(old) = unsafe { self.inner.remove_entry(hash, entry, None) } {
+            let pinned = unsafe { Pinned::new(entry, None) };
+            if let Some(old) = self.inner.remove_entry(hash, pinned) {
                 drop(Removed::new(self.inner, old));
             }
         }

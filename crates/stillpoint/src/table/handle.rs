@@ -70,16 +70,12 @@ impl<K, V, S> Table<K, V, S> {
     /// assert_eq!(found, [Some(0), Some(10)]);
     /// ```
     pub fn handle(self: &Arc<Self>) -> TableHandle<K, V, S> {
-        TableHandle::new(Arc::clone(self))
+        let reader = Reader::new(Arc::clone(self.inner().core()));
+        TableHandle { home: Home::default(), reader, table: Arc::clone(self) }
     }
 }
 
 impl<K, V, S> TableHandle<K, V, S> {
-    pub(super) fn new(table: Arc<Table<K, V, S>>) -> Self {
-        let reader = Reader::new(Arc::clone(table.inner().core()));
-        Self { home: Home::default(), reader, table }
-    }
-
     /// For lookups, and for writes that depend on the present entry. A call costs a few loads and stores in the
     /// thread's own memory: it continues with the array that the last call pinned.
     ///
@@ -96,7 +92,7 @@ impl<K, V, S> TableHandle<K, V, S> {
     #[inline(always)]
     pub fn reader(&mut self) -> TableReader<'_, K, V, S> {
         // SAFETY: the reader is of the table's domain, and is used only here, with this table.
-        unsafe { TableReader::resume(self.table.inner(), &mut self.reader, &mut self.home) }
+        unsafe { TableReader::new(self.table.inner(), &mut self.reader, Some(&mut self.home)) }
     }
 
     /// The table.

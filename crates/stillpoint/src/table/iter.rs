@@ -138,13 +138,6 @@ pub struct IterMut<'a, K, V, S = RandomState> {
     pairs: PhantomData<&'a mut (K, V)>,
 }
 
-impl<'a, K, V, S> IterMut<'a, K, V, S> {
-    pub(super) fn new(table: &'a mut Table<K, V, S>) -> Self {
-        let inner = table.inner();
-        Self { inner, cursor: Cursor::new(inner), left: inner.len(), pairs: PhantomData }
-    }
-}
-
 impl<K, V, S> Table<K, V, S> {
     /// Every entry, in arbitrary order, with a mutable reference to its value. No thread reads meanwhile: the table is
     /// borrowed exclusively.
@@ -162,7 +155,8 @@ impl<K, V, S> Table<K, V, S> {
     /// assert_eq!(values, [11, 22]);
     /// ```
     pub fn iter_mut(&mut self) -> IterMut<'_, K, V, S> {
-        IterMut::new(self)
+        let inner = self.inner();
+        IterMut { inner, cursor: Cursor::new(inner), left: inner.len(), pairs: PhantomData }
     }
 
     /// Every value; see [`iter_mut`](Table::iter_mut).
@@ -186,7 +180,7 @@ impl<K, V, S> IntoIterator for Table<K, V, S> {
     /// assert_eq!(pairs[&1], "one");
     /// ```
     fn into_iter(self) -> IntoIter<K, V, S> {
-        IntoIter::new(self)
+        IntoIter { cursor: Cursor::new(self.inner()), left: self.len(), table: self }
     }
 }
 
@@ -238,12 +232,6 @@ pub struct IntoIter<K, V, S = RandomState> {
     table: Table<K, V, S>,
     cursor: Cursor,
     left: usize,
-}
-
-impl<K, V, S> IntoIter<K, V, S> {
-    pub(super) fn new(table: Table<K, V, S>) -> Self {
-        Self { cursor: Cursor::new(table.inner()), left: table.len(), table }
-    }
 }
 
 impl<K, V, S> Iterator for IntoIter<K, V, S> {

@@ -45,7 +45,8 @@ impl<K, V, S> Table<K, V, S> {
     #[track_caller]
     pub fn reader<'a>(&'a self, reader: &'a mut Reader) -> TableReader<'a, K, V, S> {
         self.verify(reader.core());
-        TableReader::new(self.inner(), reader)
+        // SAFETY: the domain was checked.
+        unsafe { TableReader::new(self.inner(), reader, None) }
     }
 }
 
@@ -219,12 +220,7 @@ where
 
     #[inline(always)]
     fn search_owned<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(NonNull<V>, Hold)> {
-        let (inner, hash) = (self.inner(), self.hash(key));
-        let found = match default_domain::reader_in(inner.core()) {
-            Some(reader) => inner.search_owned(reader, hash, key),
-            None => inner.search_owned(&Reader::new(Arc::clone(inner.core())), hash, key),
-        };
-        let (pair, hold) = found?;
+        let (pair, hold) = self.inner().search_owned(&self.own_reader(), self.hash(key), key)?;
         // SAFETY: the entry is held.
         Some((NonNull::from(unsafe { &pair.as_ref().value }), hold))
     }
@@ -273,30 +269,21 @@ where
 }
 
 impl<'a, K, V, S> TableReader<'a, K, V, S> {
-    /// The reader must be of the table's domain.
-    #[inline(always)]
-    pub(super) fn new(inner: &'a Inner<K, V, S>, reader: &'a mut Reader) -> Self {
-        let reader = &*reader;
-        // SAFETY: the domain was checked; this value borrows the reader exclusively, and the table.
-        let pins = OnThread::new(unsafe { Pins::new(inner, reader.record(), reader.fence()) });
-        Self { inner, lens: OnThread::new(inner.lens()), pins, reader, exclusive: PhantomData }
-    }
-
-    /// As [`new`](TableReader::new), with an array that stays pinned from one reader to the next.
+    /// `home` has the array that stays pinned from one reader to the next, if it does.
     ///
     /// # Safety
     /// The reader is of the table's domain. As long as `home` exists, the reader is used for nothing else, and `home` only
     /// with this reader and this table.
     #[inline(always)]
-    pub(super) unsafe fn resume(
+    pub(super) unsafe fn new(
         inner: &'a Inner<K, V, S>,
         reader: &'a mut Reader,
-        home: &'a mut Home,
+        home: Option<&'a mut Home>,
     ) -> Self {
         let reader = &*reader;
         // SAFETY: by the caller's promise, the reader is of the table's domain, and `home` belongs to both. This value
-        // borrows all three.
-        let pins = OnThread::new(unsafe { Pins::resume(inner, reader.record(), reader.fence(), home) });
+        // borrows all three, the reader exclusively.
+        let pins = OnThread::new(unsafe { Pins::new(inner, reader.record(), reader.fence(), home) });
         Self { inner, lens: OnThread::new(inner.lens()), pins, reader, exclusive: PhantomData }
     }
 
@@ -365,8 +352,8 @@ where
     }
 
     #[inline(always)]
-    fn finder(&mut self) -> (&'a Inner<K, V, S>, Protecting<'_, 'a, K, V>) {
-        (self.inner, Protecting { pins: &mut self.pins, lens: *self.lens })
+    fn finder(&mut self) -> (&'a Inner<K, V, S>, Protecting<'_, 'a, K, V, S>) {
+        (self.inner, Protecting { inner: self.inner, pins: &mut self.pins, lens: *self.lens })
     }
 
     /// As [`Table::get_or_init`](super::Table::get_or_init).

@@ -2,6 +2,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};
 
+use super::engine::write::{Only, Put};
 use super::full::Full;
 use super::table::Table;
 use super::RandomState;
@@ -127,7 +128,8 @@ where
     /// # Panics
     /// As [`Table::insert`].
     pub fn insert(&self, key: K) -> Result<bool, Full<K, ()>> {
-        self.table.insert_new(key, ())
+        let put = self.inner().put_and_poll(key, (), Only::New)?;
+        Ok(!matches!(put, Put::Refused { .. }))
     }
 }
 

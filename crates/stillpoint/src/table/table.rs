@@ -9,11 +9,12 @@ use super::engine::stripe::Stripe;
 use super::engine::write::{Only, Put};
 use super::engine::Inner;
 use super::foreign::verify_reader;
-use super::full::{Full, OutOfMemory};
+use super::full::OutOfMemory;
 use super::removed::{Removed, Replaced};
 use super::RandomState;
 use crate::rcu::engine::Core;
 use crate::rcu::{self, Domain};
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// A hash table of a domain, shared by any number of readers and writers. See the [module](super) for an overview.
 ///
@@ -163,7 +164,7 @@ impl<K, V, S> Table<K, V, S> {
     /// assert_ne!(first.hasher().hash_one(1), second.hasher().hash_one(1)); // each table's hasher has another key
     /// ```
     pub fn hasher(&self) -> &S {
-        self.inner().hasher()
+        &self.inner().hasher
     }
 
     /// Number of entries. Not a snapshot: writers go on during the count.
@@ -204,7 +205,7 @@ impl<K, V, S> Table<K, V, S> {
     /// Removed entries and old arrays that wait to be freed on the table's own shelves. A barrier, or a writer beside many others, may have
     /// taken some away, which are not counted.
     pub fn pending(&self) -> usize {
-        self.inner().places().pending()
+        self.inner().places.pending()
     }
 
     /// What the table has done so far. Takes no lock.
@@ -259,18 +260,10 @@ where
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
     pub fn insert(&self, key: K, value: V) -> Replaced<'_, K, V, S> {
-        let inner = self.inner();
-        let hash = inner.hash(&key);
-        inner.fetch(hash);
-        match inner.put(hash, key, value, Only::Always, None) {
-            Put::Inserted { hint, .. } => {
-                inner.poll(hint);
-                Ok(None)
-            }
-            Put::InsertedLate { .. } => Ok(None),
-            Put::Replaced { old, .. } => Ok(Some(Removed::new(inner, old))),
-            Put::Full { key, value } => Err(Full(key, value)),
-            Put::Present { .. } => unreachable!("the present entry is replaced"),
+        match self.inner().put_and_poll(key, value, Only::Always)? {
+            Put::Inserted { .. } => Ok(None),
+            Put::Replaced { old, .. } => Ok(Some(Removed::new(self.inner(), old))),
+            Put::Refused { .. } => unreachable!("the present entry is replaced"),
         }
     }
 
@@ -373,23 +366,6 @@ where
         self.inner().shrink();
         self.inner().arena().shrink();
     }
-
-    /// As [`insert`](Table::insert), if the key is not in the table; otherwise drops the pair and returns false.
-    pub(super) fn insert_new(&self, key: K, value: V) -> Result<bool, Full<K, V>> {
-        let inner = self.inner();
-        let hash = inner.hash(&key);
-        inner.fetch(hash);
-        match inner.put(hash, key, value, Only::New, None) {
-            Put::Inserted { hint, .. } => {
-                inner.poll(hint);
-                Ok(true)
-            }
-            Put::InsertedLate { .. } => Ok(true),
-            Put::Present { .. } => Ok(false),
-            Put::Full { key, value } => Err(Full(key, value)),
-            Put::Replaced { .. } => unreachable!("only a new key is inserted"),
-        }
-    }
 }
 
 impl<K, V, S> Drop for Table<K, V, S> {
@@ -439,7 +415,7 @@ impl<K, V, S> Inner<K, V, S> {
 
     fn stats(&self) -> TableStats {
         let entries = self.len();
-        let most = self.stripes().iter().map(Stripe::most_moved).max();
+        let most = self.stripes.iter().map(Stripe::most_moved).max();
         let (current, next) = self.arrays();
         let array = next.unwrap_or(current);
         TableStats {
@@ -448,12 +424,13 @@ impl<K, V, S> Inner<K, V, S> {
             overflow_buckets: array.overflowed(),
             longest_chain: current.longest_chain().max(array.longest_chain()),
             growing: next.is_some(),
-            growths: self.growths(),
-            shrinks: self.shrinks(),
+            // Relaxed, both: for statistics.
+            growths: self.growths.load(Ordering::Relaxed),
+            shrinks: self.shrinks.load(Ordering::Relaxed),
             most_buckets_moved_by_a_call: most.unwrap_or(0),
-            most_bytes_unmapped_by_a_call: self.store().scrap.most(),
+            most_bytes_unmapped_by_a_call: self.store.scrap.most(),
             bytes: array.bytes() + self.arena().bytes(),
-            bytes_to_unmap: self.store().scrap.waiting(),
+            bytes_to_unmap: self.store.scrap.waiting(),
         }
     }
 }

@@ -16,6 +16,7 @@ where
     S: BuildHasher,
 {
     /// A reader for a call that has none.
+    #[inline(always)]
     pub(super) fn own_reader(&self) -> OwnReader {
         let core = self.inner().core();
         match reader_in(core) {
@@ -34,6 +35,7 @@ pub(super) enum OwnReader {
 impl Deref for OwnReader {
     type Target = Reader;
 
+    #[inline(always)]
     fn deref(&self) -> &Reader {
         match self {
             Self::OfThread(reader) => reader,

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr;
 
 use crate::linux::outcome;
-use crate::linux::thread::{processor_time, thread_id};
+use crate::linux::thread::{processor_time, thread_id, Stat};
 
 use super::{Finding, Way};
 
@@ -227,14 +227,10 @@ fn own_cpu() -> usize {
 /// The CPU on which a runnable thread was last, from the contents of `/proc/PID/task/TID/stat`
 /// (`proc_pid_stat(5)`).
 fn waiting_cpu(stat: &[u8]) -> Option<usize> {
-    const CPU: usize = 39 - 3;
     // The name in the second field may contain anything, and may be cut in the middle of a character.
-    let end = stat.iter().rposition(|&byte| byte == b')')?;
-    let mut fields = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace();
-    match (fields.next()?, fields.nth(CPU - 1)?) {
-        ("R", cpu) => cpu.parse().ok(),
-        _ => None,
-    }
+    let text = String::from_utf8_lossy(stat);
+    let stat = Stat::parse(&text)?;
+    (stat.state == 'R').then_some(stat.cpu? as usize)
 }
 
 #[cfg(test)]

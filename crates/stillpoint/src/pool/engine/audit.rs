@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use super::row::{Row, NONE};
 use super::{Core, Shard};
 use crate::pool::audit::{Audit, CacheStats, Info, PoolStats};
+use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// Where an audit finds a bucket.
@@ -101,12 +102,7 @@ impl Core {
                 before => Err(format!("bucket {bucket} is in two places: {before:?} and {spot:?}")),
             }
         };
-        let mut bucket = self.store.first();
-        while bucket != NONE {
-            see(bucket, Spot::Store)?;
-            // Relaxed: exact only when no thread uses the store.
-            bucket = self.rows[bucket as usize].below.load(Ordering::Relaxed);
-        }
+        self.store.elements(&self.rows).try_for_each(|bucket| see(bucket, Spot::Store))?;
         for shard in self.shards() {
             for (list, spot) in [(&shard.partial, Spot::Partial), (&shard.whole, Spot::Whole)] {
                 let mut next = list.first();
@@ -243,10 +239,8 @@ impl Core {
         for bucket in self.buckets() {
             for (index, row) in self.rows_of(bucket) {
                 // Relaxed: the caller has synchronized with all threads that used the pool.
-                let mut live = row.live.get() & !row.far.remote.load(Ordering::Relaxed);
-                while live != 0 {
-                    let bit = live.trailing_zeros();
-                    live &= live - 1;
+                let live = row.live.get() & !row.far.remote.load(Ordering::Relaxed);
+                for bit in bits(live) {
                     let object = self.address(index, bit);
                     if cached.binary_search(&object).is_err() {
                         out.extend(NonNull::new(object));

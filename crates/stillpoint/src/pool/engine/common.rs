@@ -2,10 +2,11 @@
 //! and every thread takes objects there and puts them back. So any thread can allocate any free object. The argument
 //! is in `docs/design/pool.md`, step 17.
 
-use super::row::{Row, NONE};
+use super::row::Row;
 use super::Core;
 use crate::pool::audit::Audit;
 use crate::pool::orders;
+use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work;
 
@@ -31,10 +32,7 @@ impl Core {
 
     /// The buckets. They stay in the store, and their links do not change.
     fn buckets_in_common(&self) -> impl Iterator<Item = u32> + '_ {
-        let some = |bucket: u32| (bucket != NONE).then_some(bucket);
-        // Relaxed: published with the top of the store, which `first` acquires.
-        let below = move |&bucket: &u32| some(self.rows[bucket as usize].below.load(Ordering::Relaxed));
-        std::iter::successors(some(self.store.first()), below)
+        self.store.elements(&self.rows)
     }
 
     fn rows_in_common(&self) -> impl Iterator<Item = (u32, &Row)> {
@@ -60,12 +58,9 @@ impl Core {
                     if wanted == 0 {
                         break;
                     }
-                    let mut bits = wanted & far.remote.fetch_and(!wanted, orders::take_common());
-                    while bits != 0 {
-                        let bit = bits.trailing_zeros();
-                        bits &= bits - 1;
+                    for bit in bits(wanted & far.remote.fetch_and(!wanted, orders::take_common())) {
                         // SAFETY: there is room for `most` objects, by the caller's promise, and `taken` is below
-                        // `most`: `bits` has at most as many as were wanted.
+                        // `most`: at most as many bits were taken as were wanted.
                         unsafe { to.add(taken).write(self.address(row, bit)) };
                         taken += 1;
                         if self.cold_first {

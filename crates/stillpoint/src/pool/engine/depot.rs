@@ -6,12 +6,13 @@
 use std::cell::UnsafeCell;
 use std::ptr;
 
+use super::boxed;
 use super::hold::Hold;
 use super::own::OwnU32;
 use super::row::NONE;
 use super::store::{Chain, Linked, Store};
 use crate::pool::busted::{is, Variant};
-use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
+use stillpoint_sys::sync::atomic::AtomicU32;
 use stillpoint_sys::sync::spin;
 use stillpoint_sys::work;
 
@@ -43,10 +44,8 @@ impl Linked for Magazine {
 
 impl Magazine {
     fn new(room: usize) -> Option<Self> {
-        let mut objects = Vec::new();
-        objects.try_reserve_exact(room).ok()?;
-        objects.extend((0..room).map(|_| UnsafeCell::new(ptr::null_mut())));
-        Some(Self { below: AtomicU32::new(NONE), len: OwnU32::new(0), objects: objects.into_boxed_slice() })
+        let objects = boxed(room, || UnsafeCell::new(ptr::null_mut()))?;
+        Some(Self { below: AtomicU32::new(NONE), len: OwnU32::new(0), objects })
     }
 
     fn start(&self) -> *mut *mut u8 {
@@ -84,11 +83,7 @@ impl Depot {
 
     /// The full magazines. Exact when no other thread uses the depot.
     fn full(&self) -> impl Iterator<Item = &Magazine> {
-        let find = |index: u32| self.magazines.get(index as usize);
-        // Relaxed: exact only when no other thread uses the depot.
-        std::iter::successors(find(self.full.first()), move |magazine| {
-            find(magazine.below.load(Ordering::Relaxed))
-        })
+        self.full.elements(&self.magazines).map(|index| &self.magazines[index as usize])
     }
 
     /// The number of objects. Exact when no other thread uses the depot.

@@ -12,6 +12,7 @@ use crate::pool::audit::MemoryInfo;
 use crate::pool::error::BuildError;
 use crate::pool::memory::{refused, Backing};
 use stillpoint_sys::linux::region::{Made, Reservation, Want, HUGE};
+use stillpoint_sys::panics::{catch, keep_first, resume};
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
 /// A multiple of the page size on every Linux system. Smaller under Miri, which would take minutes to make the headers.
@@ -167,13 +168,21 @@ impl Extent {
     pub(crate) fn destroy_all(&mut self, geometry: &Geometry, destroy: unsafe fn(*mut u8)) {
         let pieces = self.pieces();
         let buckets = pieces.iter().flat_map(|piece| piece.first..piece.first + piece.buckets);
-        Destruction {
-            start: self.start,
-            geometry,
-            destroy,
-            places: buckets.flat_map(|b| places(geometry, b)),
+        self.destroy(geometry, destroy, buckets.flat_map(|bucket| places(geometry, bucket)));
+    }
+
+    /// Calls `destroy` for the objects in order, and then resumes the first panic. Each place is visited once, and holds an object that
+    /// nothing uses any more.
+    fn destroy(&self, geometry: &Geometry, destroy: unsafe fn(*mut u8), places: impl Iterator<Item = Place>) {
+        let mut first = None;
+        for place in places {
+            let object = self.start.wrapping_add(geometry.offset(place));
+            // SAFETY: nothing uses the object, and this is the only call for it, by the caller's promise.
+            if let Err(panic) = catch(|| unsafe { destroy(object) }) {
+                keep_first(&mut first, panic);
+            }
         }
-        .run();
+        resume(first);
     }
 }
 
@@ -184,33 +193,6 @@ fn places(geometry: &Geometry, bucket: u32) -> impl Iterator<Item = Place> {
         row: bucket * rows + index / super::geometry::ROW,
         bit: index % super::geometry::ROW,
     })
-}
-
-/// Destroys objects in order; after a panic, its drop continues with the rest.
-struct Destruction<'g, I: Iterator<Item = Place>> {
-    start: *mut u8,
-    geometry: &'g Geometry,
-    destroy: unsafe fn(*mut u8),
-    places: I,
-}
-
-impl<I: Iterator<Item = Place>> Destruction<'_, I> {
-    fn run(mut self) {
-        self.go_on();
-    }
-
-    fn go_on(&mut self) {
-        for place in self.places.by_ref() {
-            // SAFETY: each place is visited once, and holds an object that nothing uses any more.
-            unsafe { (self.destroy)(self.start.wrapping_add(self.geometry.offset(place))) };
-        }
-    }
-}
-
-impl<I: Iterator<Item = Place>> Drop for Destruction<'_, I> {
-    fn drop(&mut self) {
-        self.go_on();
-    }
 }
 
 impl Core {
@@ -319,7 +301,7 @@ impl Core {
                 if let Some(destroy) = self.core.life.destroy {
                     let buckets = self.piece.first..self.piece.first + self.piece.buckets;
                     let places = buckets.flat_map(|bucket| places(geometry, bucket)).take(self.made);
-                    Destruction { start: self.core.extent.start, geometry, destroy, places }.run();
+                    self.core.extent.destroy(geometry, destroy, places);
                 }
                 if let (Space::Reserved(space), Some(made)) = (&self.core.extent.space, self.piece.made) {
                     let bytes = self.piece.buckets as usize * geometry.bucket_bytes();

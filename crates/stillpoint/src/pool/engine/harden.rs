@@ -1,7 +1,7 @@
 //! What hardened pools record for each object, and the pattern in free objects of bare memory.
 
 use super::geometry::Place;
-use super::Core;
+use super::{boxed, Core};
 use stillpoint_sys::sync::atomic::{AtomicU64, Ordering};
 
 /// The value of each byte of a free object.
@@ -13,10 +13,7 @@ pub(crate) struct Armed(Box<[AtomicU64]>);
 
 impl Armed {
     pub(crate) fn new(rows: usize) -> Option<Self> {
-        let mut words = Vec::new();
-        words.try_reserve_exact(rows).ok()?;
-        words.extend((0..rows).map(|_| AtomicU64::new(0)));
-        Some(Self(words.into_boxed_slice()))
+        boxed(rows, || AtomicU64::new(0)).map(Self)
     }
 }
 

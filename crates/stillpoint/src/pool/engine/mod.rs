@@ -68,6 +68,14 @@ impl Plan {
     }
 }
 
+/// A slice on the heap; `None` when there is no memory.
+fn boxed<T>(len: usize, make: impl FnMut() -> T) -> Option<Box<[T]>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).ok()?;
+    values.resize_with(len, make);
+    Some(values.into_boxed_slice())
+}
+
 /// The user's functions for objects.
 #[derive(Default)]
 pub(crate) struct Life {
@@ -121,25 +129,20 @@ impl Core {
         let geometry = plan.geometry;
         let extent = Extent::new(plan, given)?;
         let rows = extent.places() as usize * geometry.rows() as usize;
-        let mut headers = Vec::new();
-        headers.try_reserve_exact(rows).map_err(|_| plan.no_memory())?;
-        headers.extend((0..rows).map(|_| Row::absent()));
         // A hardened pool records each object's state, and refuses double frees at once.
         let armed = plan.hardened.then(|| Armed::new(rows).ok_or_else(|| plan.no_memory())).transpose()?;
         let cache = if plan.hardened { 0 } else { plan.cache };
         let objects = extent.maximum() as usize * geometry.objects() as usize;
         // A handle keeps one shard, and may hold a second one for a moment.
-        let mut shards = Vec::new();
-        shards.try_reserve_exact(2 * plan.locals).map_err(|_| plan.no_memory())?;
-        shards.extend((0..2 * plan.locals).map(|_| OnceLock::new()));
+        let shards = boxed(2 * plan.locals, OnceLock::new).ok_or_else(|| plan.no_memory())?;
         let core = Arc::new(Self {
             geometry,
             size: plan.size,
             extent,
-            rows: headers.into_boxed_slice(),
+            rows: boxed(rows, Row::absent).ok_or_else(|| plan.no_memory())?,
             store: Store::new(),
             depot: Depot::new(objects, cache).ok_or_else(|| plan.no_memory())?,
-            shards: shards.into_boxed_slice(),
+            shards,
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
             nobody: OnceLock::new(),

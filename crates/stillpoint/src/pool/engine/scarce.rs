@@ -1,5 +1,7 @@
 //! Sources of objects when the holder's own buckets have none.
 
+use std::ptr;
+
 use super::hold::Hold;
 use super::row::NONE;
 use super::{Core, Shard};
@@ -133,22 +135,8 @@ impl Hold<'_> {
     /// Claims a bucket of a shard whose holder does not collect, if other threads have freed all objects of the bucket.
     /// Goes through all inboxes.
     fn rescue(self) -> bool {
-        let mut found = false;
-        for shard in self.core.shards().filter(|shard| shard.index != self.shard.index) {
-            for take in [Shard::take_rest, Shard::take_posted] {
-                self.core.go_through(shard, take(shard), |row, bits| {
-                    found = self.claim(row, bits, shard.index);
-                    if !found && !is(Variant::RescueForgets) {
-                        self.core.pass_on(row, bits);
-                    }
-                    !found
-                });
-                if found {
-                    return true;
-                }
-            }
-        }
-        false
+        // SAFETY: no object is written.
+        unsafe { self.draw_sent(ptr::null_mut(), 0) }.is_some()
     }
 
     /// Gives this shard the bucket of a row, if all its objects are among `bits`.
@@ -177,15 +165,16 @@ impl Hold<'_> {
 
     /// Takes single objects out of the inboxes of other shards. Their buckets keep their place and their owner. If all
     /// objects of a bucket are in an inbox, the bucket itself is claimed, and the caller can draw from it. Stops when
-    /// it has drawn `most` objects or claimed a bucket. `None` if there was nothing.
+    /// it has drawn `most` objects or claimed a bucket: if `most` is 0, only when it has claimed one. `None` if there was nothing.
     ///
     /// # Safety
     /// There is room for `most` objects.
     unsafe fn draw_sent(self, to: *mut *mut u8, most: usize) -> Option<usize> {
         let (mut drawn, mut claimed) = (0, false);
+        let is_enough = |drawn: usize| most > 0 && drawn == most;
         for shard in self.core.shards().filter(|shard| shard.index != self.shard.index) {
             for take in [Shard::take_rest, Shard::take_posted] {
-                if drawn == most || claimed {
+                if is_enough(drawn) || claimed {
                     break;
                 }
                 self.core.go_through(shard, take(shard), |row, bits| {
@@ -204,8 +193,10 @@ impl Hold<'_> {
                         unsafe { to.add(drawn).write(self.core.address(row, bit)) };
                         drawn += 1;
                     }
-                    self.core.pass_on(row, rest | twice);
-                    drawn < most
+                    if most > 0 || !is(Variant::RescueForgets) {
+                        self.core.pass_on(row, rest | twice);
+                    }
+                    !is_enough(drawn)
                 });
             }
         }

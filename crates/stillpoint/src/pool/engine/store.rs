@@ -82,10 +82,13 @@ impl Store {
         }
     }
 
-    /// The top bucket, for an audit, which is exact when no other thread uses the store.
-    pub(crate) fn first(&self) -> u32 {
+    /// Its elements, from the top. Exact when no other thread uses the store.
+    pub(crate) fn elements<'s>(&self, rows: &'s [impl Linked]) -> impl Iterator<Item = u32> + 's {
+        let some = |index: u32| (index != NONE).then_some(index);
+        // Relaxed: published with the top.
+        let below = move |&index: &u32| some(rows.get(index as usize)?.below().load(Ordering::Relaxed));
         // Acquire: pairs with the release in `give`.
-        self.head.load(Ordering::Acquire) as u32
+        std::iter::successors(some(self.head.load(Ordering::Acquire) as u32), below)
     }
 }
 

@@ -196,7 +196,7 @@ impl<K, V> Arena<K, V> {
             if found.is_some() {
                 return found;
             }
-            let other = lists().filter(|list| list.seems_filled()).find_map(|list| list.try_lock());
+            let other = lists().filter(|list| list.len() > 0).find_map(|list| list.try_lock());
             if let Some(other) = other {
                 self.take_over(&own, &other);
             }
@@ -466,11 +466,6 @@ struct FreeList {
 }
 
 impl FreeList {
-    /// Whether it is worth taking the lock.
-    fn seems_filled(&self) -> bool {
-        self.len() > 0
-    }
-
     /// Number of free slots, including the run.
     fn len(&self) -> usize {
         // Relaxed: counts that may be old by the time they are read.

@@ -122,12 +122,6 @@ impl Array {
         self.witness.end();
     }
 
-    /// Whether `take_slabs` was called. Only for a caller with exclusive access to the table.
-    fn is_gone(&self) -> bool {
-        // Relaxed: a caller with exclusive access has synchronized with all threads that used the table.
-        self.gone.load(Ordering::Relaxed)
-    }
-
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
         View { buckets: self.buckets.start(), mask: self.mask, array: self }
@@ -313,7 +307,8 @@ impl Array {
 /// Called by the table's drop, or for an array that was never part of a table.
 impl Drop for Array {
     fn drop(&mut self) {
-        if !self.is_gone() {
+        // Relaxed: the owner has synchronized with all threads that used the table.
+        if !self.gone.load(Ordering::Relaxed) {
             // SAFETY: the owner has exclusive access, and the buckets were not taken before.
             unsafe { self.take_slabs() }.for_each(drop);
         }

@@ -13,8 +13,8 @@ use super::arena::{Lens, Pair};
 use super::array::View;
 use super::bucket::NO_ENTRY;
 use super::inits::MustNotWait;
-use super::search::{search, Held, Pins, Place};
-use super::write::{Only, Put, Refused};
+use super::search::{search, Held, Pins};
+use super::write::{Only, Pinned, Put};
 use super::{Inner, Owned};
 use crate::frames::{self, Kind};
 use crate::own_writes::{OwnRuns, Watch};
@@ -46,17 +46,12 @@ impl Operation<()> {
 }
 
 /// How a writer keeps an entry alive while it reads it.
-pub(crate) trait Finder<K, V, S> {
+pub(crate) trait Finder<K, V> {
     /// A value that keeps an entry alive until it is dropped.
     type Kept: Kept<K, V>;
 
     /// Looks a key up.
-    fn find<Q: Hash + Equivalent<K> + ?Sized>(
-        &mut self,
-        inner: &Inner<K, V, S>,
-        hash: u64,
-        key: &Q,
-    ) -> Option<Self::Kept>;
+    fn find<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Self::Kept>;
 
     /// The hazard slot for an entry that is about to be linked, if one is needed to keep it.
     fn hazard(&self) -> Option<&Hazard>;
@@ -80,8 +75,9 @@ pub(crate) trait Kept<K, V> {
 
     fn entry(&self) -> u32;
 
-    /// As [`Held::found`].
-    fn found(&self) -> Option<Place>;
+    /// # Safety
+    /// As for [`Pinned::new`], of the bucket where the entry was found.
+    unsafe fn pinned(&self) -> Pinned;
 }
 
 impl<K, V> Kept<K, V> for Held<'_, K, V> {
@@ -96,28 +92,25 @@ impl<K, V> Kept<K, V> for Held<'_, K, V> {
     }
 
     #[inline(always)]
-    fn found(&self) -> Option<Place> {
-        self.found
+    unsafe fn pinned(&self) -> Pinned {
+        // SAFETY: this value pins the entry, and the caller the bucket, by its promise.
+        unsafe { Pinned::new(self.entry, self.found) }
     }
 }
 
 /// Finds entries, and pins them in the hazard slots of a bound reader.
-pub(crate) struct Protecting<'p, 'a, K, V> {
+pub(crate) struct Protecting<'p, 'a, K, V, S> {
+    pub(crate) inner: &'a Inner<K, V, S>,
     pub(crate) pins: &'p mut Pins<'a>,
     pub(crate) lens: Lens<'a, K, V>,
 }
 
-impl<'a, K, V, S> Finder<K, V, S> for Protecting<'_, 'a, K, V> {
+impl<'a, K, V, S> Finder<K, V> for Protecting<'_, 'a, K, V, S> {
     type Kept = Held<'a, K, V>;
 
     #[inline(always)]
-    fn find<Q: Hash + Equivalent<K> + ?Sized>(
-        &mut self,
-        inner: &Inner<K, V, S>,
-        hash: u64,
-        key: &Q,
-    ) -> Option<Self::Kept> {
-        self.pins.search(inner, self.lens, hash, key)
+    fn find<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Self::Kept> {
+        self.pins.search(self.inner, self.lens, hash, key)
     }
 
     #[inline(always)]
@@ -165,16 +158,11 @@ impl<K, V, S> Drop for Sharing<'_, K, V, S> {
     }
 }
 
-impl<'a, K, V, S> Finder<K, V, S> for Sharing<'a, K, V, S> {
+impl<'a, K, V, S> Finder<K, V> for Sharing<'a, K, V, S> {
     type Kept = Held<'a, K, V>;
 
     #[inline(always)]
-    fn find<Q: Hash + Equivalent<K> + ?Sized>(
-        &mut self,
-        _: &Inner<K, V, S>,
-        hash: u64,
-        key: &Q,
-    ) -> Option<Self::Kept> {
+    fn find<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Self::Kept> {
         self.inner.search_unbound(self.reader, hash, key)
     }
 
@@ -236,20 +224,16 @@ impl<K, V> Kept<K, V> for Seen<'_, K, V> {
         self.entry
     }
 
-    fn found(&self) -> Option<Place> {
-        None
+    unsafe fn pinned(&self) -> Pinned {
+        // SAFETY: the region pins the entry.
+        unsafe { Pinned::new(self.entry, None) }
     }
 }
 
-impl<'g, K, V, S> Finder<K, V, S> for InRegion<'g, K, V> {
+impl<'g, K, V> Finder<K, V> for InRegion<'g, K, V> {
     type Kept = Seen<'g, K, V>;
 
-    fn find<Q: Hash + Equivalent<K> + ?Sized>(
-        &mut self,
-        _: &Inner<K, V, S>,
-        hash: u64,
-        key: &Q,
-    ) -> Option<Self::Kept> {
+    fn find<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Self::Kept> {
         // SAFETY: the caller of `new` promised that the view is of the region, which has not ended.
         let pair = unsafe { search(self.lens, self.view, hash, key) }?;
         Some(Seen { pair, entry: self.lens.arena().index_of(NonNull::from(pair)) })
@@ -313,14 +297,14 @@ where
 {
     /// The entry of a key, or a new one with the value that `value` makes. The pair is handed back if there is no room.
     #[inline(always)]
-    pub(crate) fn get_or_insert<F: Finder<K, V, S>>(
+    pub(crate) fn get_or_insert<F: Finder<K, V>>(
         &self,
         finder: &mut F,
         key: K,
         value: impl FnOnce() -> V,
     ) -> Result<Found<F::Kept, K, V>, (K, V)> {
         let hash = self.hash(&key);
-        if let Some(kept) = finder.find(self, hash, &key) {
+        if let Some(kept) = finder.find(hash, &key) {
             return Ok(Found::Present(kept, key, None));
         }
         self.link_new(finder, hash, key, value())
@@ -328,35 +312,34 @@ where
 
     /// Links an entry, or keeps the one that has its key.
     #[inline(always)]
-    fn link_new<F: Finder<K, V, S>>(
+    fn link_new<F: Finder<K, V>>(
         &self,
         finder: &mut F,
         hash: u64,
         key: K,
         value: V,
     ) -> Result<Found<F::Kept, K, V>, (K, V)> {
-        match self.put(hash, key, value, Only::New, finder.hazard()) {
+        match self.put(hash, key, value, Only::New, finder.hazard())? {
             Put::Inserted { new, hint } => {
                 // SAFETY: `put` has set the hazard slot to the entry's address, under the lock.
                 let kept = unsafe { finder.keep(new) };
-                self.poll(hint);
+                if let Some(hint) = hint {
+                    self.poll(hint);
+                }
                 Ok(Found::Inserted(kept))
             }
-            // SAFETY: as above.
-            Put::InsertedLate { new } => Ok(Found::Inserted(unsafe { finder.keep(new) })),
-            Put::Present { entry, key, value } => {
+            Put::Refused { entry, key, value } => {
                 // SAFETY: `put` has set the hazard slot to the present entry's address, under the lock.
                 let kept = unsafe { finder.keep(entry) };
                 Ok(Found::Present(kept, key, Some(value)))
             }
-            Put::Full { key, value } => Err((key, value)),
             Put::Replaced { .. } => unreachable!("only a new key is inserted"),
         }
     }
 
     /// As [`get_or_insert`](Inner::get_or_insert), but if several threads call this for a key, one calls its function, and the others wait
     /// for it.
-    pub(crate) fn get_or_init<F: Finder<K, V, S>>(
+    pub(crate) fn get_or_init<F: Finder<K, V>>(
         &self,
         finder: &mut F,
         key: K,
@@ -364,7 +347,7 @@ where
     ) -> Result<F::Kept, NotMade<K, V>> {
         let hash = self.hash(&key);
         let making = loop {
-            if let Some(kept) = finder.find(self, hash, &key) {
+            if let Some(kept) = finder.find(hash, &key) {
                 return Ok(kept);
             }
             match self.inits.begin(hash, || self.may_wait()) {
@@ -375,7 +358,7 @@ where
         };
         let made = frames::within(Kind::Making, || {
             // Another thread may have made the value since the lookup.
-            match finder.find(self, hash, &key) {
+            match finder.find(hash, &key) {
                 Some(kept) => Ok(Found::Present(kept, key, None)),
                 None => self.link_new(finder, hash, key, init()),
             }
@@ -397,7 +380,7 @@ where
     /// Replaces the value of a key with one made from the old value, and returns the old entry.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn update<F: Finder<K, V, S>, Q: Hash + Equivalent<K> + ?Sized>(
+    pub(crate) fn update<F: Finder<K, V>, Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         finder: &mut F,
         key: &Q,
@@ -408,16 +391,16 @@ where
     {
         let hash = self.hash(key);
         let mut own_runs = OwnRuns::default();
-        while let Some(kept) = finder.find(self, hash, key) {
+        while let Some(kept) = finder.find(hash, key) {
             let old = kept.pair();
             let watch = self.watch(kept.entry());
-            let new = watch.run(|| (old.key.clone(), value(&old.value)));
+            let (key, value) = watch.run(|| (old.key.clone(), value(&old.value)));
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-            match unsafe { self.put_in_place(hash, kept.entry(), kept.found(), new, None) } {
-                Ok((_, old)) => return Ok(Some(old)),
-                Err(Refused::Gone(_)) => own_runs.count(&watch, None, "update"),
-                Err(Refused::NoRoom(pair)) => return Err(pair),
+            let old = Only::InPlaceOf(unsafe { kept.pinned() });
+            if let Put::Replaced { old, .. } = self.put(hash, key, value, old, None)? {
+                return Ok(Some(old));
             }
+            own_runs.count(&watch, None, "update");
         }
         Ok(None)
     }
@@ -425,7 +408,7 @@ where
     /// As [`update`](Inner::update), with a key that becomes that of the new entry. It is handed back if it is not in the table.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn update_owned<F: Finder<K, V, S>>(
+    pub(crate) fn update_owned<F: Finder<K, V>>(
         &self,
         finder: &mut F,
         mut key: K,
@@ -433,15 +416,16 @@ where
     ) -> Result<Result<Owned, K>, (K, V)> {
         let hash = self.hash(&key);
         let mut own_runs = OwnRuns::default();
-        while let Some(kept) = finder.find(self, hash, &key) {
+        while let Some(kept) = finder.find(hash, &key) {
             let watch = self.watch(kept.entry());
             let new = watch.run(|| value(&kept.pair().value));
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-            match unsafe { self.put_in_place(hash, kept.entry(), kept.found(), (key, new), None) } {
-                Ok((_, old)) => return Ok(Ok(old)),
-                Err(Refused::Gone(pair)) => key = pair.0,
-                Err(Refused::NoRoom(pair)) => return Err(pair),
-            }
+            let old = Only::InPlaceOf(unsafe { kept.pinned() });
+            key = match self.put(hash, key, new, old, None)? {
+                Put::Replaced { old, .. } => return Ok(Ok(old)),
+                Put::Refused { key, .. } => key,
+                Put::Inserted { .. } => unreachable!("an entry is replaced"),
+            };
             own_runs.count(&watch, None, "update_owned");
         }
         Ok(Err(key))
@@ -450,7 +434,7 @@ where
     /// Unlinks the entry of a key if `condition` holds for it, and returns the entry. Otherwise keeps it.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn remove_if<F: Finder<K, V, S>, Q: Hash + Equivalent<K> + ?Sized>(
+    pub(crate) fn remove_if<F: Finder<K, V>, Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         finder: &mut F,
         key: &Q,
@@ -459,14 +443,14 @@ where
         let hash = self.hash(key);
         let mut own_runs = OwnRuns::default();
         loop {
-            let Some(kept) = finder.find(self, hash, key) else { return Ok(None) };
+            let Some(kept) = finder.find(hash, key) else { return Ok(None) };
             let pair = kept.pair();
             let watch = self.watch(kept.entry());
             if !watch.run(|| condition(&pair.key, &pair.value)) {
                 return Err(kept);
             }
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-            let removed = unsafe { self.remove_entry(hash, kept.entry(), kept.found()) };
+            let removed = self.remove_entry(hash, unsafe { kept.pinned() });
             if removed.is_some() {
                 return Ok(removed);
             }
@@ -484,7 +468,7 @@ where
     /// the entry first, `decide` is called again, and also gets the value that it made before. The pair is handed back
     /// if there is no room.
     #[track_caller]
-    pub(crate) fn compute<F: Finder<K, V, S>, T>(
+    pub(crate) fn compute<F: Finder<K, V>, T>(
         &self,
         finder: &mut F,
         mut key: K,
@@ -494,7 +478,7 @@ where
         let hash = self.hash(&key);
         let (mut unused, mut own_runs) = (None, OwnRuns::default());
         loop {
-            let present = finder.find(self, hash, &key);
+            let present = finder.find(hash, &key);
             let watch = match &present {
                 Some(kept) => self.watch(kept.entry()),
                 None if of == Deciding::UpdateOrInsert => self.watch(NO_ENTRY),
@@ -508,58 +492,40 @@ where
                 (Operation::Remove, None) => return Ok(Computed::Kept(None)),
                 (Operation::Remove, Some(kept)) => {
                     // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-                    if let Some(old) = unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
+                    if let Some(old) = self.remove_entry(hash, unsafe { kept.pinned() }) {
                         return Ok(Computed::Removed(old));
                     }
                     own_runs.count(&watch, None, of.name());
                     continue;
                 }
                 (Operation::Insert(value), Some(kept)) => {
-                    let (place, pair) = (kept.found(), (key, value));
                     // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-                    match unsafe { self.put_in_place(hash, kept.entry(), place, pair, finder.hazard()) } {
-                        Ok((new, old)) => {
+                    let old = Only::InPlaceOf(unsafe { kept.pinned() });
+                    match self.put(hash, key, value, old, finder.hazard())? {
+                        Put::Replaced { old, new } => {
                             // The caller owns the old entry.
                             F::let_go(kept);
-                            // SAFETY: `put_in_place` has set the hazard slot to the new entry's address, under the lock.
+                            // SAFETY: `put` has set the hazard slot to the new entry's address, under the lock.
                             return Ok(Computed::Updated { old, new: unsafe { finder.keep(new) } });
                         }
-                        Err(Refused::Gone(late)) => (late, None),
-                        Err(Refused::NoRoom(pair)) => return Err(pair),
+                        Put::Refused { key, value, .. } => ((key, Some(value)), None),
+                        Put::Inserted { .. } => unreachable!("an entry is replaced"),
                     }
                 }
-                (Operation::Insert(value), None) => {
-                    match self.put(hash, key, value, Only::New, finder.hazard()) {
-                        Put::Inserted { new, hint } => {
-                            // SAFETY: `put` has set the hazard slot to the entry's address, under the lock.
-                            let kept = unsafe { finder.keep(new) };
-                            self.poll(hint);
-                            return Ok(Computed::Inserted(kept));
-                        }
-                        Put::InsertedLate { new } => {
-                            // SAFETY: as above.
-                            let kept = unsafe { finder.keep(new) };
-                            return Ok(Computed::Inserted(kept));
-                        }
-                        Put::Present { entry, key, value } => {
-                            // SAFETY: as in `get_or_insert`. Dropped at once: the entry is looked up again.
-                            drop(unsafe { finder.keep(entry) });
-                            ((key, value), Some(entry as usize))
-                        }
-                        Put::Full { key, value } => return Err((key, value)),
-                        Put::Replaced { .. } => unreachable!("only a new key is inserted"),
-                    }
-                }
+                (Operation::Insert(value), None) => match self.link_new(finder, hash, key, value)? {
+                    Found::Inserted(kept) => return Ok(Computed::Inserted(kept)),
+                    // Dropped at once: the entry is looked up again.
+                    Found::Present(kept, key, value) => ((key, value), Some(kept.entry() as usize)),
+                },
             };
             own_runs.count(&watch, now, of.name());
-            key = late.0;
-            unused = Some(late.1);
+            (key, unused) = late;
         }
     }
 
     /// As [`compute`](Inner::compute), with an update if there is an entry, and an insertion if not.
     #[track_caller]
-    pub(crate) fn update_or_insert<F: Finder<K, V, S>>(
+    pub(crate) fn update_or_insert<F: Finder<K, V>>(
         &self,
         finder: &mut F,
         key: K,

@@ -2,9 +2,9 @@
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
-use super::slab::{Slab, Touch, Zeroed};
+use super::slab::{discard, Slab, Touch, Zeroed};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
@@ -153,16 +153,15 @@ impl<T: Zeroed> Chunks<T> {
 
     /// The [blocks](Slab::blocks) of all chunks that this thread sees: the indices of the values that are in each, if only in part, and what
     /// gives its memory back.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block<T>> + '_ {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
         self.chunks().flat_map(|Chunk { before, start, len }| {
             // SAFETY: a chunk has this start and length, and it is not dropped here.
             let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, len) });
             let blocks = slab.blocks();
             blocks.map(move |block| {
                 let (from, to) = (block.start / size_of::<T>(), block.end.div_ceil(size_of::<T>()));
-                // SAFETY: as above.
-                let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, len) });
-                Block { values: (before + from) as u32..(before + to) as u32, slab, block }
+                let values = (before + from) as u32..(before + to) as u32;
+                Block { values, start: start.wrapping_byte_add(block.start).cast(), bytes: block.len() }
             })
         })
     }
@@ -192,21 +191,21 @@ struct Chunk<T> {
 }
 
 /// A [block](Slab::blocks) of a chunk.
-pub(crate) struct Block<T: Zeroed> {
+pub(crate) struct Block {
     /// The indices of the values that are in the block, if only in part.
     pub(crate) values: Range<u32>,
-    slab: ManuallyDrop<Slab<T>>,
-    block: Range<usize>,
+    start: *mut u8,
+    bytes: usize,
 }
 
-impl<T: Zeroed> Block<T> {
-    /// As [`Slab::discard`].
+impl Block {
+    /// Gives the memory of the block back. It holds zeroes from now on.
     ///
     /// # Safety
-    /// The chunks still exist; otherwise as for [`Slab::discard`].
+    /// The chunks still exist. No reference to a value that is in part in the block exists, and nobody else uses such a value meanwhile.
     pub(crate) unsafe fn discard(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe { self.slab.discard(&self.block) };
+        // SAFETY: the block is in a slab, which does not begin at null and whose mapping has whole pages. Nobody uses its values.
+        unsafe { discard(NonNull::new_unchecked(self.start), self.bytes) };
     }
 }
 

@@ -30,23 +30,11 @@ impl<K, V, S> Inner<K, V, S> {
 
     /// The [`hint`], for a writer that is about to link an entry with this key.
     #[inline(always)]
-    pub(super) fn hint_before_link(&self, key: &K) -> usize
-    where
-        K: Eq,
-    {
+    pub(super) fn hint_before_link(&self, key: &K) -> usize {
         if may_be_watched() {
-            self.announce(key);
+            own_writes::announce(self.place(), key);
         }
         hint()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn announce(&self, key: &K)
-    where
-        K: Eq,
-    {
-        own_writes::announce(self.place(), key);
     }
 
     /// An entry that the caller has just unlinked, and `linked` in its place, unless that is [`NO_ENTRY`].

@@ -49,7 +49,7 @@ use places::Places;
 use search::prefetch;
 use slab::Touch;
 use sole::Cursor;
-use stillpoint_sys::panics::{keep_first, resume};
+use stillpoint_sys::panics::{catch, keep_first, resume};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use store::Store;
 use stripe::Stripe;
@@ -62,18 +62,19 @@ pub(crate) struct Inner<K, V, S> {
     /// already.
     buckets: std::sync::atomic::AtomicPtr<Bucket>,
     mask: std::sync::atomic::AtomicUsize,
-    hasher: S,
+    pub(crate) hasher: S,
     /// Whether the hashes of another hasher than the default one are mixed.
     mixes: bool,
-    store: Arc<Store<K, V>>,
-    stripes: Box<[Stripe]>,
-    places: Places,
+    pub(crate) store: Arc<Store<K, V>>,
+    pub(crate) stripes: Box<[Stripe]>,
+    pub(crate) places: Places,
     /// The reclaimer that retired entries are offered to first.
     handle: Option<RetireHandle>,
     /// The number of the stripe, modulo [`STRIPES`](stripe::STRIPES), that the next helper of a growth tries.
     help: std::sync::atomic::AtomicUsize,
-    growths: std::sync::atomic::AtomicUsize,
-    shrinks: std::sync::atomic::AtomicUsize,
+    /// How often the table has grown, and how often it has shrunk.
+    pub(crate) growths: std::sync::atomic::AtomicUsize,
+    pub(crate) shrinks: std::sync::atomic::AtomicUsize,
     inits: Inits,
     /// Makes the type invariant in `K` and `V`: a shared table must not take an entry as one type and return it as a
     /// subtype or a supertype.
@@ -165,36 +166,8 @@ impl<K, V, S> Inner<K, V, S> {
         self.places.core()
     }
 
-    pub(crate) fn hasher(&self) -> &S {
-        &self.hasher
-    }
-
-    pub(crate) fn places(&self) -> &Places {
-        &self.places
-    }
-
     pub(crate) fn arena(&self) -> &Arena<K, V> {
         &self.store.arena
-    }
-
-    pub(crate) fn store(&self) -> &Arc<Store<K, V>> {
-        &self.store
-    }
-
-    pub(crate) fn stripes(&self) -> &[Stripe] {
-        &self.stripes
-    }
-
-    /// How often the table has shrunk.
-    pub(crate) fn shrinks(&self) -> usize {
-        // Relaxed: for statistics.
-        self.shrinks.load(Ordering::Relaxed)
-    }
-
-    /// How often the table has grown.
-    pub(crate) fn growths(&self) -> usize {
-        // Relaxed: for statistics.
-        self.growths.load(Ordering::Relaxed)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -236,14 +209,6 @@ impl<K, V, S> Inner<K, V, S> {
         } else {
             mix::mixed(hash)
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn hashes<Q: Hash, const N: usize>(&self, keys: &[Q; N]) -> [u64; N]
-    where
-        S: BuildHasher,
-    {
-        std::array::from_fn(|at| self.hash(&keys[at]))
     }
 
     /// Retires an entry that was just unlinked.
@@ -332,7 +297,7 @@ impl<K, V, S> Drop for Inner<K, V, S> {
         while let Some(pair) = unsafe { cursor.next_pair(self) } {
             // SAFETY: the cursor returns each pair once, so the pair is dropped once.
             let drop_pair = || unsafe { ptr::drop_in_place(pair.as_ptr()) };
-            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(drop_pair)) {
+            if let Err(panic) = catch(drop_pair) {
                 keep_first(&mut first, panic);
             }
         }

@@ -49,8 +49,12 @@ struct Watched {
 
 impl Places {
     pub(crate) fn new(core: Arc<Core>, tenant: Arc<dyn Tenant>) -> Self {
-        let watched = |place| CachePadded::new(Watched::new(name_of(&tenant, place)));
-        Self { core, places: std::array::from_fn(watched), tenant }
+        let watched = |place| Watched {
+            place: Place::new(name_of(&tenant, place)),
+            turns: AtomicUsize::default(),
+            polled: AtomicU64::default(),
+        };
+        Self { core, places: std::array::from_fn(|place| CachePadded::new(watched(place))), tenant }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -224,10 +228,6 @@ impl Places {
 }
 
 impl Watched {
-    fn new(name: usize) -> Self {
-        Self { place: Place::new(name), turns: AtomicUsize::default(), polled: AtomicU64::default() }
-    }
-
     /// The number of this call.
     fn next_turn(&self) -> usize {
         // Relaxed, both: a hint. An increment may be lost.

@@ -4,19 +4,17 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_utils::atomic::AtomicCell;
-
 use super::bucket::Bucket;
 use super::slab::{Mapping, Slab};
+use stillpoint_sys::sync::Place;
 
 /// Bytes that one call unmaps: a few microseconds of the kernel's time.
 pub(crate) const SLICE: usize = 64 << 10;
 
-/// Not modelled: a thread that takes the list has exclusive access to it.
+/// A thread that takes the list has exclusive access to it.
 #[derive(Default)]
 pub(crate) struct Scrap {
-    #[expect(clippy::box_collection, reason = "one word, so that it is exchanged atomically")]
-    mappings: AtomicCell<Option<Box<Vec<Mapping>>>>,
+    mappings: Place<Vec<Mapping>>,
     /// Bytes that wait.
     waiting: AtomicUsize,
     /// The most bytes that one call has unmapped.
@@ -34,11 +32,9 @@ impl Scrap {
 
     /// Lock-free: if other threads have added mappings meanwhile, takes them too, and tries again.
     #[expect(clippy::box_collection, reason = "as it is stored")]
-    fn add(&self, mut mappings: Box<Vec<Mapping>>) {
-        while !mappings.is_empty() {
-            let Some(others) = self.mappings.swap(Some(mappings)) else { return };
-            mappings = self.mappings.take().unwrap_or_default();
-            mappings.extend(*others);
+    fn add(&self, mappings: Box<Vec<Mapping>>) {
+        if !mappings.is_empty() {
+            self.mappings.put(mappings, |all, mut others| all.append(&mut others));
         }
     }
 

@@ -21,14 +21,6 @@ use crate::table::busted::{self, Variant};
 use crate::table::orders;
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// The result of the search of one chain.
-pub(crate) enum Found<T> {
-    Entry(T),
-    Absent,
-    /// The chain's entries are in the next array.
-    Moved,
-}
-
 /// An entry that a hazard slot holds. Dropping this gives the slot back.
 pub(crate) struct Held<'a, K, V> {
     pair: NonNull<Pair<K, V>>,
@@ -147,33 +139,6 @@ unsafe fn search_bucket_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
     None
 }
 
-/// Looks a key up in the chain that its hash belongs to, and pins the entry.
-///
-/// # Safety
-/// As for [`search_bucket_protected`], with the view's array.
-unsafe fn search_chain_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
-    lens: Lens<'_, K, V>,
-    view: View<'_>,
-    hash: u64,
-    key: &Q,
-    slots: Slots<'a>,
-) -> Found<Held<'a, K, V>> {
-    let mut bucket = view.bucket(hash);
-    loop {
-        // SAFETY: the hazard slot belongs to this search, and the array is pinned, by the caller's promise.
-        let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, slots) };
-        if let Some(held) = held {
-            return Found::Entry(held);
-        }
-        match bucket.link() {
-            END => return Found::Absent,
-            MOVED if busted::is(Variant::IgnoreMark) => return Found::Absent,
-            MOVED => return Found::Moved,
-            link => bucket = view.array.overflow(link),
-        }
-    }
-}
-
 /// Looks a key up in one bucket, for a caller in a region.
 ///
 /// # Safety
@@ -270,16 +235,8 @@ pub(crate) unsafe fn search_many<'g, 'k, K, V, Q: Equivalent<K> + ?Sized + 'k, c
     hashes: [u64; N],
     key: impl Fn(usize) -> &'k Q,
 ) -> [Option<&'g Pair<K, V>>; N] {
-    for hash in &hashes {
-        prefetch(view.bucket(*hash));
-    }
-    let candidates: [u32; N] = std::array::from_fn(|at| {
-        let bucket = view.bucket(hashes[at]);
-        let entry = bucket.matching(tag_of(hashes[at])).next().map_or(NO_ENTRY, |slot| bucket.entry(slot));
-        // `NO_ENTRY` has an address, too, so it needs no branch.
-        prefetch(lens.pair(entry).as_ptr());
-        entry
-    });
+    hashes.iter().for_each(|hash| prefetch(view.bucket(*hash)));
+    let candidates: [u32; N] = std::array::from_fn(|at| prefetch_entry(lens, view, hashes[at]));
     std::array::from_fn(|at| {
         if candidates[at] != NO_ENTRY {
             // SAFETY: the entry was linked while the caller was in its region, so it is alive.
@@ -293,6 +250,17 @@ pub(crate) unsafe fn search_many<'g, 'k, K, V, Q: Equivalent<K> + ?Sized + 'k, c
         // caller's promise.
         unsafe { search_on(lens.arena(), view.array, hashes[at], key(at)) }
     })
+}
+
+/// Prefetches the first entry with a matching tag in a bucket, and returns its index, or [`NO_ENTRY`].
+#[inline(always)]
+fn prefetch_entry<K, V>(lens: Lens<'_, K, V>, view: View<'_>, hash: u64) -> u32 {
+    let bucket = view.bucket(hash);
+    let entry = bucket.matching(tag_of(hash)).next().map_or(NO_ENTRY, |slot| bucket.entry(slot));
+    // `NO_ENTRY` has an address, too, so it needs no branch. The entry may be gone already: only its address is used, which is that of a
+    // slot as long as the table exists.
+    prefetch(lens.pair(entry).as_ptr());
+    entry
 }
 
 /// Prefetches a cache line. A hint.
@@ -357,47 +325,27 @@ unsafe impl Send for Home {}
 unsafe impl Sync for Home {}
 
 impl<'a> Pins<'a> {
-    /// Pins the current array.
+    /// Pins the current array, or continues with the array that `home` has pinned, if there is one.
     ///
     /// # Safety
     /// The record is that of a reader of the table's domain, whose fence is `fence`. Its exclusive slots are used for nothing else
-    /// during `'a`. The table outlives `'a`.
+    /// during `'a`, or, with `home`, until that is gone: it belongs to this record and this table. The table outlives `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new<K, V, S>(
         inner: &'a Inner<K, V, S>,
         record: &'a Record,
         fence: ReaderFence,
+        mut home: Option<&'a mut Home>,
     ) -> Self {
         let slots = Slots::of(record, fence, &inner.core().protocol);
-        Self { slots, view: pin_current(slots, inner).view(), home: None }
-    }
-
-    /// Continues with the array that was pinned before, if there is one.
-    ///
-    /// # Safety
-    /// As for [`new`](Pins::new). `home` belongs to this record and this table, and the
-    /// slots are used for nothing else until `home` is gone.
-    #[inline(always)]
-    pub(crate) unsafe fn resume<K, V, S>(
-        inner: &'a Inner<K, V, S>,
-        record: &'a Record,
-        fence: ReaderFence,
-        home: &'a mut Home,
-    ) -> Self {
-        // Taken out of `home`: if the new value is forgotten, the slot may pin another array by then.
-        let mut pins = match home.0.take() {
-            Some(array) => {
-                // SAFETY: every array stays as long as the table, and the slot has pinned its buckets since the last
-                // drop stored it.
-                let view = unsafe { array.as_ref() }.view();
-                Self { slots: Slots::of(record, fence, &inner.core().protocol), view, home: None }
-            }
-            // SAFETY: the record is that of a reader of the table's domain, whose fence is `fence`, and nothing else uses
-            // its exclusive slots, by the caller's promise.
-            None => unsafe { Self::new(inner, record, fence) },
+        // Taken out of `home`: if this value is forgotten, the slot may pin another array by then.
+        let array = match home.as_mut().and_then(|home| home.0.take()) {
+            // SAFETY: every array stays as long as the table, and the slot has pinned its buckets since the last
+            // drop stored it.
+            Some(array) => unsafe { array.as_ref() },
+            None => pin_current(slots, inner),
         };
-        pins.home = Some(home);
-        pins
+        Self { slots, view: array.view(), home }
     }
 
     /// Looks a key up, and pins its entry.
@@ -496,7 +444,6 @@ fn search_chains<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
 }
 
 /// As [`search_chains`]. The array in which the entry was found stays pinned: the next one until the caller clears its slot.
-#[inline(always)]
 fn search_pinned<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     slots: Slots<'a>,
     inner: &Inner<K, V, S>,
@@ -505,19 +452,25 @@ fn search_pinned<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
     let pinned = array.view();
-    let mut view = pinned;
+    let (mut view, mut bucket) = (pinned, pinned.bucket(hash));
     loop {
         // SAFETY: the slots are as `Pins::new` demands, and the array is pinned in one of the two.
-        match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots) } {
-            Found::Entry(held) => return Ok(Some(held)),
-            Found::Absent => return Ok(None),
-            Found::Moved => {}
+        let held = unsafe { search_bucket_protected(inner.lens(), bucket, tag_of(hash), key, slots) };
+        if held.is_some() {
+            return Ok(held);
         }
-        // Relaxed: compared, not followed.
-        let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
-        let following = if is_current { slots.pin_next(inner, pinned) } else { None };
-        let Some(following) = following else { return Err(pin_current(slots, inner)) };
-        view = following;
+        match bucket.link() {
+            END => return Ok(None),
+            MOVED if busted::is(Variant::IgnoreMark) => return Ok(None),
+            MOVED => {
+                // Relaxed: compared, not followed.
+                let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
+                let following = if is_current { slots.pin_next(inner, pinned) } else { None };
+                let Some(following) = following else { return Err(pin_current(slots, inner)) };
+                (view, bucket) = (following, following.bucket(hash));
+            }
+            link => bucket = view.array.overflow(link),
+        }
     }
 }
 
@@ -705,27 +658,16 @@ impl<K, V, S> Inner<K, V, S> {
             slots.vouch();
             let mut array = slots.pin_current(self);
             if hashes.len() > 1 {
-                self.prefetch_all(array.view(), hashes);
+                // As the first two passes of `search_many`.
+                let (lens, view) = (self.lens(), array.view());
+                hashes.iter().for_each(|hash| prefetch(view.bucket(*hash)));
+                hashes.iter().for_each(|hash| _ = prefetch_entry(lens, view, *hash));
             }
             for (at, hash) in hashes.iter().enumerate() {
                 let held = self.search_and_hold(slots, &mut array, *hash, key(at), hold);
                 found(at, held.map(|held| held.map(|(object, slot)| (object, slot.keep()))));
             }
         });
-    }
-
-    /// As the first two passes of [`search_many`]. The array is pinned.
-    fn prefetch_all(&self, view: View<'_>, hashes: &[u64]) {
-        for hash in hashes {
-            prefetch(view.bucket(*hash));
-        }
-        for hash in hashes {
-            let bucket = view.bucket(*hash);
-            if let Some(slot) = bucket.matching(tag_of(*hash)).next() {
-                // The entry may be gone already: only its address is used, which is that of a slot as long as the table exists.
-                prefetch(self.lens().pair(bucket.entry(slot)).as_ptr());
-            }
-        }
     }
 
     /// Looks a key up, and passes its entry to `hold`, which sets a slot outside of `slots`, and fences. If the entry is still linked then,

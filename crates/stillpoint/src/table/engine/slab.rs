@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-pub(crate) use memory::Mapping;
+pub(crate) use memory::{discard, Mapping};
 
 /// # Safety
 /// Zeroed memory is a valid value, and the type needs no drop.
@@ -87,15 +87,6 @@ impl<T: Zeroed> Slab<T> {
         before.chain(starts.map(move |start| start..bytes.min(start + Self::BLOCK)))
     }
 
-    /// Gives the memory of a [block](Slab::blocks) back. It holds zeroes from now on.
-    ///
-    /// # Safety
-    /// No reference to a value that is in part in the block exists, and nobody else uses such a value meanwhile.
-    pub(crate) unsafe fn discard(&self, block: &Range<usize>) {
-        // SAFETY: the block is in the slab, whose values nobody uses. The slab's mapping has whole pages.
-        unsafe { memory::discard(self.start.cast::<u8>().add(block.start), block.len()) };
-    }
-
     /// Allows the kernel to gather small pages that are in use into huge ones.
     pub(crate) fn allow_huge_pages(&self) {
         memory::allow_huge_pages(self.start, self.len);
@@ -128,7 +119,7 @@ mod memory {
 
     /// # Safety
     /// None is needed.
-    pub(super) unsafe fn discard(_start: NonNull<u8>, _bytes: usize) {}
+    pub(crate) unsafe fn discard(_start: NonNull<u8>, _bytes: usize) {}
 
     /// # Safety
     /// As for [`free`].
@@ -152,7 +143,7 @@ mod memory {
 
     use super::*;
     use stillpoint_sys::os::pages;
-    pub(super) use stillpoint_sys::os::pages::discard;
+    pub(crate) use stillpoint_sys::os::pages::discard;
     pub(crate) use stillpoint_sys::os::pages::Mapping;
 
     /// Slabs of at least this size are mapped, and the kernel clears their pages as they are touched. Smaller ones come

@@ -55,13 +55,24 @@ impl<K, V> Store<K, V> {
         unsafe { &*context.cast::<u8>().wrapping_sub(what as usize).cast::<Self>() }
     }
 
-    /// Destroys an entry that no reader has seen.
+    /// Drops the pair of an entry, and frees its slot.
     ///
     /// # Safety
-    /// As for [`destroy`].
+    /// It is the pair in a slot of this store, and only the caller has it.
     pub(crate) unsafe fn destroy_entry(&self, pair: NonNull<()>) {
-        // SAFETY: by the caller's promise.
-        unsafe { destroy::<K, V>(pair, ptr::from_ref(self).cast()) }
+        struct FreeSlot<'a, K, V>(&'a Arena<K, V>, u32);
+
+        impl<K, V> Drop for FreeSlot<'_, K, V> {
+            fn drop(&mut self) {
+                // SAFETY: the pair was dropped, even if its destructor panicked, and only the caller has the slot.
+                unsafe { self.0.free(self.1, hint()) };
+            }
+        }
+
+        let pair = pair.cast::<Pair<K, V>>();
+        let _slot = FreeSlot(&self.arena, self.arena.index_of(pair));
+        // SAFETY: only the caller has the pair, by its promise, and an entry that was linked holds a pair.
+        unsafe { ptr::drop_in_place(pair.as_ptr()) };
     }
 
     /// An entry for a shelf of the table.
@@ -154,30 +165,8 @@ impl<K, V> Drop for Store<K, V> {
     }
 }
 
-/// Drops the pair of an entry, and frees its slot.
-///
 /// # Safety
-/// `object` is the pair in a slot of the store `context`, and only the caller has it.
-pub(crate) unsafe extern "C-unwind" fn destroy<K, V>(object: NonNull<()>, context: *const ()) {
-    struct FreeSlot<'a, K, V>(&'a Arena<K, V>, u32);
-
-    impl<K, V> Drop for FreeSlot<'_, K, V> {
-        fn drop(&mut self) {
-            // SAFETY: the pair was dropped, even if its destructor panicked, and only the caller has the slot.
-            unsafe { self.0.free(self.1, hint()) };
-        }
-    }
-
-    // SAFETY: the context is a store that is alive, by the caller's promise.
-    let arena = unsafe { &(*context.cast::<Store<K, V>>()).arena };
-    let pair = object.cast::<Pair<K, V>>();
-    let _slot = FreeSlot(arena, arena.index_of(pair));
-    // SAFETY: only the caller has the pair, by its promise, and an entry that was linked holds a pair.
-    unsafe { ptr::drop_in_place(pair.as_ptr()) };
-}
-
-/// # Safety
-/// As for [`destroy`], with the context of a leased entry.
+/// As for [`Store::destroy_entry`], with the context of a leased entry.
 unsafe extern "C-unwind" fn destroy_leased<K, V>(object: NonNull<()>, context: *const ()) {
     // SAFETY: the lease of the shelf keeps the store alive.
     let store = unsafe { Store::<K, V>::of(context, What::Entry) };
@@ -186,13 +175,13 @@ unsafe extern "C-unwind" fn destroy_leased<K, V>(object: NonNull<()>, context: *
 }
 
 /// # Safety
-/// As for [`destroy`]. `context` has a reference count that this call gives up.
+/// As for [`Store::destroy_entry`]. `context` is the store, and has a reference count that this call gives up.
 unsafe extern "C-unwind" fn destroy_counted<K, V>(object: NonNull<()>, context: *const ()) {
     // Dropped after the pair, even if the pair's drop panics. SAFETY: the context has a reference count that this call
     // gives up, by the caller's promise.
     let store = unsafe { Arc::from_raw(context.cast::<Store<K, V>>()) };
     // SAFETY: the object is the pair in a slot of this store, and only the caller has it, by its promise.
-    unsafe { destroy::<K, V>(object, Arc::as_ptr(&store).cast()) };
+    unsafe { store.destroy_entry(object) };
 }
 
 /// # Safety

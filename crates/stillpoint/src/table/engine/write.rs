@@ -4,10 +4,8 @@
 //! wait are refused, and nothing is freed, since a destructor may need the lock. Values are made before the lock is taken, and
 //! dropped after it is released.
 
-use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::mem::ManuallyDrop;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 
 use equivalent::Equivalent;
@@ -22,7 +20,7 @@ use super::{hint, Inner, Owned};
 use crate::frames::Foreign;
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
 use crate::table::busted::{self, Variant};
-use stillpoint_sys::panics::{keep_first, resume};
+use stillpoint_sys::panics::{catch, keep_first, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// An entry that is not linked. Its drop destroys the pair and frees the slot.
@@ -34,22 +32,12 @@ struct Unlinked<'t, K, V, S> {
 impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     /// Puts a pair into a free slot. Hands the pair back when there is none.
     #[inline(always)]
-    fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)>
-    where
-        K: Eq,
-    {
+    fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
         let hint = inner.hint_before_link(&key);
         let Some(entry) = inner.arena().allocate(hint) else { return Err((key, value)) };
         // SAFETY: only this thread has the slot.
         unsafe { inner.arena().pair(entry).write(Pair { key, value }) };
         Ok(Self { inner, entry })
-    }
-
-    /// The pair. Frees the slot.
-    fn into_pair(self) -> (K, V) {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: the slot belongs to this value, which is not dropped.
-        unsafe { this.inner.take_pair(this.entry) }
     }
 }
 
@@ -57,7 +45,7 @@ impl<K, V, S> Drop for Unlinked<'_, K, V, S> {
     fn drop(&mut self) {
         let pair = self.inner.arena().pair(self.entry).cast();
         // SAFETY: the slot holds a pair that no reader has seen, and belongs to this value.
-        unsafe { self.inner.store().destroy_entry(pair) };
+        unsafe { self.inner.store.destroy_entry(pair) };
     }
 }
 
@@ -77,6 +65,9 @@ trait Linkable<K, V, S>: Sized {
 
     /// Gives the pair, in the slot that it took, to the table, which is about to link it.
     fn fill(self, inner: &Inner<K, V, S>, slot: u32);
+
+    /// The pair, which is not linked.
+    fn into_pair(self) -> (K, V);
 }
 
 impl<K, V, S> Linkable<K, V, S> for Unlinked<'_, K, V, S> {
@@ -98,26 +89,25 @@ impl<K, V, S> Linkable<K, V, S> for Unlinked<'_, K, V, S> {
     fn fill(self, _: &Inner<K, V, S>, _: u32) {
         std::mem::forget(self);
     }
+
+    fn into_pair(self) -> (K, V) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the slot belongs to this value, which is not dropped.
+        unsafe { this.inner.take_pair(this.entry) }
+    }
 }
 
 /// A pair that found no free slot before the lock.
-struct Late<'c, K, V> {
-    key: K,
-    value: V,
-    /// The slot that it took under the lock.
-    slot: &'c Cell<u32>,
-}
+struct Late<K, V>(Pair<K, V>);
 
-impl<K, V, S> Linkable<K, V, S> for Late<'_, K, V> {
+impl<K, V, S> Linkable<K, V, S> for Late<K, V> {
     fn key(&self) -> &K {
-        &self.key
+        &self.0.key
     }
 
     fn take_slot(&self, inner: &Inner<K, V, S>, replaces: bool) -> Option<u32> {
         let arena = inner.arena();
-        let slot = arena.allocate(hint()).or_else(|| if replaces { arena.allocate_spare() } else { None })?;
-        self.slot.set(slot);
-        Some(slot)
+        arena.allocate(hint()).or_else(|| if replaces { arena.allocate_spare() } else { None })
     }
 
     fn return_slot(&self, inner: &Inner<K, V, S>, slot: u32) {
@@ -127,49 +117,61 @@ impl<K, V, S> Linkable<K, V, S> for Late<'_, K, V> {
 
     fn fill(self, inner: &Inner<K, V, S>, slot: u32) {
         // SAFETY: only this thread has the slot.
-        unsafe { inner.arena().pair(slot).write(Pair { key: self.key, value: self.value }) };
+        unsafe { inner.arena().pair(slot).write(self.0) };
+    }
+
+    fn into_pair(self) -> (K, V) {
+        (self.0.key, self.0.value)
     }
 }
 
 /// The condition under which a new entry is linked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Only {
     /// Whether or not its key is in the table.
     Always,
     /// Only if its key is not in the table.
     New,
+    /// Only in place of this entry, which has the same key.
+    InPlaceOf(Pinned),
+}
+
+/// An entry whose index is not given to another one as long as this is used.
+#[derive(Clone, Copy)]
+pub(crate) struct Pinned {
+    entry: u32,
+    found: Option<Place>,
+}
+
+impl Pinned {
+    /// # Safety
+    /// As long as the result is used, the caller pins the entry, so that its index is not given to another entry meanwhile. If `found`
+    /// names a bucket, the caller pins that, too.
+    #[inline(always)]
+    pub(crate) unsafe fn new(entry: u32, found: Option<Place>) -> Self {
+        Self { entry, found }
+    }
 }
 
 /// The result of [`Inner::put`].
 pub(crate) enum Put<K, V> {
     /// The key was not in the table; this is its entry. The caller polls, with this [`hint`], as every insertion does: a
-    /// program may use no other call that writes.
-    Inserted { new: u32, hint: usize },
-    /// As `Inserted`, but the call had to make room, and may have run its share of destructors.
-    InsertedLate { new: u32 },
-    /// The entry replaced this one.
-    Replaced { old: Owned },
-    /// The key is in the table already, with this entry.
-    Present { entry: u32, key: K, value: V },
-    /// There is no room.
-    Full { key: K, value: V },
+    /// program may use no other call that writes. No hint if the call had to make room, and may have run its share of destructors.
+    Inserted { new: u32, hint: Option<usize> },
+    /// The entry replaced the old one.
+    Replaced { old: Owned, new: u32 },
+    /// Nothing was linked: the key is in the table already, with this entry. [`NO_ENTRY`] if the one that was to be replaced is not in the
+    /// table any more.
+    Refused { entry: u32, key: K, value: V },
 }
 
 /// The result of an insertion of `N`, a [`Linkable`].
 enum Insertion<N> {
-    /// The new entry is linked. It replaced this entry, if there was one.
-    Done(Option<u32>),
-    /// The key is in the table already, with this entry.
-    Present(N, u32),
+    /// The new entry is linked. It replaced the old one, if there was one.
+    Done { new: u32, old: Option<u32> },
+    /// As [`Put::Refused`].
+    Refused(N, u32),
     /// There was no slot, or no memory for an overflow bucket.
-    NoRoom(N),
-}
-
-/// Why an entry was not replaced by `N`, a [`Linkable`].
-pub(crate) enum Refused<N> {
-    /// The entry is not in the table any more.
-    Gone(N),
-    /// There was no slot.
     NoRoom(N),
 }
 
@@ -253,23 +255,33 @@ where
         let mut held = self.lock(hash);
         let before = held.array();
         let place = self.locate(&mut held, hash);
-        if let Some(spot) = self.find(place, hash, |_, key| under_lock(|| key == new.key())) {
-            if only == Only::New {
-                self.pin(pin, spot.entry);
+        let spot = match only {
+            Only::InPlaceOf(old) => self.find_again(&held, place, hash, old),
+            Only::Always | Only::New => self.find(place, hash, |_, key| under_lock(|| key == new.key())),
+        };
+        match (&spot, only) {
+            (Some(present), Only::New) => {
+                self.pin(pin, present.entry);
                 drop(held);
-                return Insertion::Present(new, spot.entry);
+                return Insertion::Refused(new, present.entry);
             }
-            let Some(entry) = new.take_slot(self, true) else {
+            (None, Only::InPlaceOf(_)) => {
                 drop(held);
-                return Insertion::NoRoom(new);
-            };
-            self.replace(&spot, new, entry, pin);
-            return Insertion::Done(Some(spot.entry));
+                return Insertion::Refused(new, NO_ENTRY);
+            }
+            _ => {}
         }
-        let Some(entry) = new.take_slot(self, false) else {
+        let Some(entry) = new.take_slot(self, spot.is_some()) else {
             drop(held);
             return Insertion::NoRoom(new);
         };
+        if let Some(old) = spot {
+            self.pin(pin, entry);
+            new.fill(self, entry);
+            // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
+            old.bucket.set_entry(old.slot, entry);
+            return Insertion::Done { new: entry, old: Some(old.entry) };
+        }
         let (array, index) = place;
         let Some((bucket, slot)) = array.room(index) else {
             drop(held);
@@ -290,128 +302,81 @@ where
         if ahead {
             self.help();
         }
-        Insertion::Done(None)
+        Insertion::Done { new: entry, old: None }
     }
 
-    /// Links a new entry in the place of another. For the holder of the stripe's lock.
-    #[inline(always)]
-    fn replace<N: Linkable<K, V, S>>(&self, spot: &Spot<'_>, new: N, entry: u32, pin: Option<&Hazard>) {
-        self.pin(pin, entry);
-        new.fill(self, entry);
-        // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
-        spot.bucket.set_entry(spot.slot, entry);
-    }
-
-    /// Links a pair, as [`insert`](Inner::insert).
+    /// Links a pair, as [`insert`](Inner::insert). Hands it back if there is no room.
     ///
     /// # Panics
     /// With the panic of a destructor, if the table was full; the pair is dropped then.
     #[inline(always)]
-    pub(crate) fn put(&self, hash: u64, key: K, value: V, only: Only, pin: Option<&Hazard>) -> Put<K, V> {
+    pub(crate) fn put(
+        &self,
+        hash: u64,
+        key: K,
+        value: V,
+        only: Only,
+        pin: Option<&Hazard>,
+    ) -> Result<Put<K, V>, (K, V)> {
         match Unlinked::new(self, key, value) {
-            Ok(new) => {
-                let entry = new.entry;
-                match self.insert(hash, new, only, pin) {
-                    Insertion::Done(None) => {
-                        Put::Inserted { new: entry, hint: self.hint_after(entry, NO_ENTRY) }
-                    }
-                    Insertion::Done(Some(old)) => Put::Replaced { old: self.owned(old, entry) },
-                    Insertion::Present(unused, entry) => {
-                        let (key, value) = unused.into_pair();
-                        Put::Present { entry, key, value }
-                    }
-                    Insertion::NoRoom(unused) => {
-                        let (key, value) = unused.into_pair();
-                        Put::Full { key, value }
-                    }
-                }
-            }
+            Ok(new) => self.put_of(self.insert(hash, new, only, pin), false),
             Err(pair) => self.put_into_full(hash, pair, only, pin),
         }
     }
 
-    /// Links a pair in place of an entry, as [`replace_entry`](Inner::replace_entry), and returns both entries.
-    ///
-    /// # Safety
-    /// As for [`remove_entry`](Inner::remove_entry).
+    /// What [`put`](Inner::put) returns.
+    #[inline(always)]
+    fn put_of<N: Linkable<K, V, S>>(
+        &self,
+        insertion: Insertion<N>,
+        is_late: bool,
+    ) -> Result<Put<K, V>, (K, V)> {
+        match insertion {
+            Insertion::Done { new, old: None } => {
+                let hint = self.hint_after(new, NO_ENTRY);
+                Ok(Put::Inserted { new, hint: (!is_late).then_some(hint) })
+            }
+            Insertion::Done { new, old: Some(old) } => Ok(Put::Replaced { old: self.owned(old, new), new }),
+            Insertion::Refused(unused, entry) => {
+                let (key, value) = unused.into_pair();
+                Ok(Put::Refused { entry, key, value })
+            }
+            Insertion::NoRoom(unused) => Err(unused.into_pair()),
+        }
+    }
+
+    /// As [`put`](Inner::put) with the key's hash, and then [`poll`](Inner::poll).
     ///
     /// # Panics
-    /// As [`put`](Inner::put).
+    /// With the panic of a destructor. The pair was linked then, unless the table was full.
     #[inline(always)]
-    pub(crate) unsafe fn put_in_place(
-        &self,
-        hash: u64,
-        old: u32,
-        found: Option<Place>,
-        (key, value): (K, V),
-        pin: Option<&Hazard>,
-    ) -> Result<(u32, Owned), Refused<(K, V)>> {
-        match Unlinked::new(self, key, value) {
-            Ok(new) => {
-                let entry = new.entry;
-                // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-                match unsafe { self.replace_entry(hash, old, found, new, pin) } {
-                    Ok(()) => Ok((entry, self.owned(old, entry))),
-                    Err(Refused::Gone(late)) => Err(Refused::Gone(late.into_pair())),
-                    Err(Refused::NoRoom(late)) => Err(Refused::NoRoom(late.into_pair())),
-                }
-            }
-            // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-            Err(pair) => unsafe { self.put_in_place_in_full(hash, old, found, pair, pin) },
+    pub(crate) fn put_and_poll(&self, key: K, value: V, only: Only) -> Result<Put<K, V>, (K, V)> {
+        let hash = self.hash(&key);
+        self.fetch(hash);
+        let put = self.put(hash, key, value, only, None)?;
+        if let Put::Inserted { hint: Some(hint), .. } = put {
+            self.poll(hint);
         }
+        Ok(put)
     }
 
     /// As [`put`](Inner::put), for a pair that found no free slot. Frees what no reader holds, if need be, without
     /// waiting.
     #[cold]
     #[inline(never)]
-    fn put_into_full(&self, hash: u64, (key, value): (K, V), only: Only, pin: Option<&Hazard>) -> Put<K, V> {
-        let mut pressure = Pressure::default();
-        let mut late = Late { key, value, slot: &Cell::new(NO_ENTRY) };
-        loop {
-            self.hint_before_link(&late.key);
-            let slot = late.slot;
-            match self.insert(hash, late, only, pin) {
-                Insertion::Done(None) => {
-                    self.hint_after(slot.get(), NO_ENTRY);
-                    return Put::InsertedLate { new: slot.get() };
-                }
-                Insertion::Done(Some(old)) => return Put::Replaced { old: self.owned(old, slot.get()) },
-                Insertion::Present(Late { key, value, .. }, entry) => {
-                    return Put::Present { entry, key, value }
-                }
-                Insertion::NoRoom(refused) if pressure.makes_room(self) => late = refused,
-                Insertion::NoRoom(Late { key, value, .. }) => return Put::Full { key, value },
-            }
-        }
-    }
-
-    /// As [`put_in_place`](Inner::put_in_place), for a pair that found no free slot. Frees what no reader holds, if need
-    /// be, without waiting.
-    ///
-    /// # Safety
-    /// As for [`remove_entry`](Inner::remove_entry).
-    #[cold]
-    #[inline(never)]
-    unsafe fn put_in_place_in_full(
+    fn put_into_full(
         &self,
         hash: u64,
-        old: u32,
-        found: Option<Place>,
         (key, value): (K, V),
+        only: Only,
         pin: Option<&Hazard>,
-    ) -> Result<(u32, Owned), Refused<(K, V)>> {
-        let mut pressure = Pressure::default();
-        let mut late = Late { key, value, slot: &Cell::new(NO_ENTRY) };
+    ) -> Result<Put<K, V>, (K, V)> {
+        let (mut pressure, mut late) = (Pressure::default(), Late(Pair { key, value }));
         loop {
-            self.hint_before_link(&late.key);
-            let slot = late.slot;
-            // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-            match unsafe { self.replace_entry(hash, old, found, late, pin) } {
-                Ok(()) => return Ok((slot.get(), self.owned(old, slot.get()))),
-                Err(Refused::Gone(Late { key, value, .. })) => return Err(Refused::Gone((key, value))),
-                Err(Refused::NoRoom(refused)) if pressure.makes_room(self) => late = refused,
-                Err(Refused::NoRoom(Late { key, value, .. })) => return Err(Refused::NoRoom((key, value))),
+            self.hint_before_link(&late.0.key);
+            late = match self.insert(hash, late, only, pin) {
+                Insertion::NoRoom(refused) if pressure.makes_room(self) => refused,
+                insertion => return self.put_of(insertion, true),
             }
         }
     }
@@ -434,15 +399,11 @@ where
         Some(self.unlink(held, &spot))
     }
 
-    /// Unlinks the entry with this index, whose key has this hash. `None` when it is not in the table any more.
-    ///
-    /// # Safety
-    /// The caller pins the entry, so that its index is not given to another entry meanwhile. If `found` names a bucket,
-    /// the caller pins that, too.
-    pub(crate) unsafe fn remove_entry(&self, hash: u64, entry: u32, found: Option<Place>) -> Option<Owned> {
+    /// Unlinks an entry, whose key has this hash. `None` when it is not in the table any more.
+    pub(crate) fn remove_entry(&self, hash: u64, entry: Pinned) -> Option<Owned> {
         let mut held = self.lock(hash);
-        // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-        let spot = unsafe { self.find_again(&mut held, hash, entry, found) }?;
+        let place = self.locate(&mut held, hash);
+        let spot = self.find_again(&held, place, hash, entry)?;
         Some(self.unlink(held, &spot))
     }
 
@@ -454,56 +415,24 @@ where
         self.owned(spot.entry, NO_ENTRY)
     }
 
-    /// The slot that the entry with this index is linked in: the slot in `found`, unless the stripe is moving.
-    ///
-    /// # Safety
-    /// As for [`remove_entry`](Inner::remove_entry).
+    /// The slot that the entry is linked in: the one where it was found, unless the stripe is moving.
     #[inline(always)]
-    unsafe fn find_again<'s>(
+    fn find_again<'s>(
         &'s self,
-        held: &mut Held<'s>,
+        held: &Held<'s>,
+        place: (&'s Array, usize),
         hash: u64,
-        entry: u32,
-        found: Option<Place>,
+        Pinned { entry, found }: Pinned,
     ) -> Option<Spot<'s>> {
         if let Some(Place { bucket, slot }) = found.filter(|_| held.array().next().is_none()) {
-            // SAFETY: by the caller's promise, the bucket is pinned. If the index is still there, the bucket is in an
+            // SAFETY: the bucket is pinned (see `Pinned::new`). If the index is still there, the bucket is in an
             // array that the table has not left (I1), whose buckets stay as long as the stripe is locked.
             let bucket = unsafe { bucket.as_ref() };
             if bucket.entry(slot) == entry {
                 return Some(Spot { bucket, slot, entry });
             }
         }
-        let place = self.locate(held, hash);
         self.find(place, hash, |found, _| found == entry)
-    }
-
-    /// Links `new` in place of the entry `old`, whose key has this hash. Hands `new` back when
-    /// `old` is not in the table any more, or there is no slot. With `pin`, the new entry is put into that hazard slot.
-    ///
-    /// # Safety
-    /// As for [`remove_entry`](Inner::remove_entry).
-    #[inline]
-    unsafe fn replace_entry<N: Linkable<K, V, S>>(
-        &self,
-        hash: u64,
-        old: u32,
-        found: Option<Place>,
-        new: N,
-        pin: Option<&Hazard>,
-    ) -> Result<(), Refused<N>> {
-        let mut held = self.lock(hash);
-        // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-        let Some(spot) = (unsafe { self.find_again(&mut held, hash, old, found) }) else {
-            drop(held);
-            return Err(Refused::Gone(new));
-        };
-        let Some(entry) = new.take_slot(self, true) else {
-            drop(held);
-            return Err(Refused::NoRoom(new));
-        };
-        self.replace(&spot, new, entry, pin);
-        Ok(())
     }
 
     /// Unlinks and retires everything, stripe by stripe.
@@ -538,7 +467,7 @@ where
                 let polls = taken.len();
                 taken.drain(..).for_each(|entry| self.retire(self.owned(entry, NO_ENTRY)));
                 for _ in 0..polls {
-                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.poll(hint()))) {
+                    if let Err(panic) = catch(|| self.poll(hint())) {
                         keep_first(&mut first, panic);
                     }
                 }
