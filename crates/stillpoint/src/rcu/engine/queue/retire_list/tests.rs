@@ -87,7 +87,7 @@ fn a_list_keeps_room_if_it_reserves_room() {
             }
         }
         assert_eq!((list.poll(usize::MAX), list.len()), (1, 1));
-        let taken = domain.core().account().and_then(|account| account.objects().taken());
+        let taken = domain.core().account().and_then(|account| account.objects.taken());
         assert_eq!(taken > Some(1), reserves, "{taken:?}");
     }
 }
@@ -204,17 +204,17 @@ fn a_list_that_becomes_full_does_not_put_off_its_look_at_a_silent_reader() {
     while list.open > 0 {
         assert_eq!(list.poll(usize::MAX), 0, "the batch is not full");
     }
-    assert!(list.line.is_put_off());
+    assert!(list.line.looks.are_put_off());
     retire(&mut list, 1);
     assert!(!list.is_time(early, false));
     list.start(early);
-    assert!(list.line.is_put_off() && list.look_later(early).is_some());
+    assert!(list.line.looks.are_put_off() && list.look_later(early).is_some());
     list.hurries = true;
     assert_eq!(list.look_later(early), None);
     retire(&mut list, 4);
     assert!(list.is_time(early, false));
     list.start(early);
-    assert!(!list.line.is_put_off());
+    assert!(!list.line.looks.are_put_off());
 }
 
 /// Each kind of obstacle, what a thread sleeps for, and whether it knows until when.
