@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::default_domain::{self, Own};
+use super::default_domain;
 use super::domain::Domain;
 use super::link::error::{CompareExchangeError, FoundInRegion};
 use super::link::owning::OwningLink;
@@ -193,7 +193,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
             if let Ok(old) = self.compare_exchange(Some(&*current), Some(new)) {
                 drop(current);
                 if let Some(old) = old {
-                    default_domain::retire(Own::get(), old);
+                    default_domain::retire(default_domain::local(), old);
                 }
                 return true;
             }
