@@ -272,15 +272,7 @@ impl fmt::Debug for Reader {
 /// ```
 #[must_use = "the region ends when the guard is dropped"]
 pub struct Guard<'r> {
-    reader: &'r Reader,
-}
-
-impl<'r> Guard<'r> {
-    /// The guard of a region that has already begun.
-    #[cfg(not(stillpoint_loom))]
-    pub(super) fn of_region(reader: &'r Reader) -> Self {
-        Self { reader }
-    }
+    pub(super) reader: &'r Reader,
 }
 
 impl Guard<'_> {

@@ -378,7 +378,7 @@ impl Reclaimer {
 
     /// Size in bytes of the objects that wait to be freed, without what they own elsewhere.
     pub fn pending_bytes(&self) -> usize {
-        self.list.bytes()
+        self.list.bytes
     }
 }
 

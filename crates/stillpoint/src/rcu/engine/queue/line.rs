@@ -44,7 +44,7 @@ impl<'c> Obstacle<'c> {
         match self {
             Self::Reader(record, since) => (Next::Passage(record), core.stall_is_due(Some(since))),
             Self::Hazard => (Next::Release, None),
-            Self::Pace(due) => (Next::News, core.protocol.made().checked_add(due)),
+            Self::Pace(due) => (Next::News, core.protocol.made.checked_add(due)),
             _ => (Next::News, None),
         }
     }

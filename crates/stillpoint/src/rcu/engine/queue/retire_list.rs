@@ -92,7 +92,7 @@ pub(crate) struct RetireList {
     /// The same two for the objects that were found pinned in this round.
     round_since: Option<Duration>,
     round_bits: u64,
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 struct Batch {
@@ -154,10 +154,6 @@ impl RetireList {
 
     pub(crate) fn len(&self) -> usize {
         self.queue.len() + self.held.len()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Number of objects past their grace period that hazard slots hold.

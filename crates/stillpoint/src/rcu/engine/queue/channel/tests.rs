@@ -215,7 +215,7 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
         scene.submit(10..10 + handed_in);
         assert!(scene.channel.take_in(&mut scene.list));
         assert_eq!((scene.channel.pending(), scene.channel.assisted()), (10 + handed_in, 0));
-        assert_eq!(scene.channel.account.bytes.taken(), Some(scene.list.bytes()));
+        assert_eq!(scene.channel.account.bytes.taken(), Some(scene.list.bytes));
         scene.list.close();
         reader.quiescent();
         assert_eq!(scene.list.advance(usize::MAX), 10 + handed_in);

@@ -53,7 +53,7 @@ fn a_poll_adopts_as_much_as_there_is_room_for() {
     for _ in 0..3 {
         assert_eq!(list.poll(usize::MAX), 0, "a guard is held");
     }
-    assert_eq!((list.len(), list.bytes()), (SHARE, 8 * SHARE));
+    assert_eq!((list.len(), list.bytes), (SHARE, 8 * SHARE));
 }
 
 /// The list's own limit of objects holds also if the domain is full.
@@ -315,7 +315,7 @@ fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
 
     let mut second = eager(&domain, Limits::NONE);
     second.take_over(&mut first);
-    assert_eq!((first.len(), first.bytes(), second.len(), second.bytes()), (0, 0, 2, 12));
+    assert_eq!((first.len(), first.bytes, second.len(), second.bytes), (0, 0, 2, 12));
     for _ in 0..2 {
         let stats = domain.stats();
         assert_eq!((stats.pending, stats.pinned, stats.oldest), (2, 0, None));
