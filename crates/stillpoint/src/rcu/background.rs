@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
-use super::engine::queue::account::Limits;
 use super::engine::queue::channel::{Channel, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::queue::line::Obstacle;
-use super::engine::queue::retire_list::{Full, Pace, RetireList};
+use super::engine::queue::retire_list::{Full, RetireList};
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
@@ -52,13 +51,7 @@ pub struct BackgroundReclaimer {
 
 impl BackgroundReclaimer {
     /// A million objects. The limit is high because it should not make threads that submit wait for readers.
-    pub(super) const DEFAULT_MAX_PENDING: usize = 1 << 20;
-
-    pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
-        let mut list = RetireList::new(Arc::clone(&core), pace, limits);
-        let channel = Arc::new(Channel::new(core, limits).of_list(&mut list));
-        Self { channel, list, when_full }
-    }
+    const DEFAULT_MAX_PENDING: usize = 1 << 20;
 
     /// A handle that hands objects in. Handles are cheap; clone and share them freely.
     pub fn retire_handle(&self) -> RetireHandle {
@@ -262,7 +255,9 @@ impl ReclaimerBuilder {
     /// ```
     pub fn build_background(self) -> BackgroundReclaimer {
         let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
-        BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
+        let mut list = RetireList::new(Arc::clone(&self.core), self.pace, limits);
+        let channel = Arc::new(Channel::new(self.core, limits).of_list(&mut list));
+        BackgroundReclaimer { channel, list, when_full: self.when_full }
     }
 }
 

@@ -125,7 +125,7 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
     /// Begins a region, as [`Reader::pin`](super::Reader::pin) does.
     #[inline(always)]
     pub fn pin(&mut self) -> ArrayGuard<'_, T> {
-        self.core.enter(self.fence, self.record);
+        self.core.protocol.enter(self.fence, self.record);
         ArrayGuard { array: self }
     }
 }

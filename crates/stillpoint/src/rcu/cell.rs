@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::default_domain::{self, Own};
+use super::default_domain;
 use super::domain::Domain;
 use super::link::error::{CompareExchangeError, FoundInRegion};
 use super::link::owning::OwningLink;
@@ -52,8 +52,8 @@ use crate::own_writes::OwnRuns;
 /// let cell = domain.cell(std::sync::atomic::AtomicU32::new(1));
 /// ```
 pub struct RcuCell<T: Send + Sync + 'static> {
-    link: OwningLink<T>,
-    domain: WeakDomain,
+    pub(super) link: OwningLink<T>,
+    pub(super) domain: WeakDomain,
 }
 
 /// In the [default domain](super::default_domain), whose readers are the threads themselves.
@@ -193,7 +193,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
             if let Ok(old) = self.compare_exchange(Some(&*current), Some(new)) {
                 drop(current);
                 if let Some(old) = old {
-                    default_domain::retire(Own::get(), old);
+                    default_domain::retire(default_domain::local(), old);
                 }
                 return true;
             }
@@ -417,14 +417,6 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         new: Option<Box<T>>,
     ) -> Result<Option<Retired<T>>, FoundInRegion<'g, T>> {
         self.link.compare_exchange_in(&self.domain, region, current, new)
-    }
-
-    pub(super) fn link(&self) -> &OwningLink<T> {
-        &self.link
-    }
-
-    pub(super) fn domain(&self) -> &WeakDomain {
-        &self.domain
     }
 
     /// Exclusive access to the object; `None` if the cell is empty.

@@ -206,7 +206,7 @@ pub unsafe fn reset_after_fork() {
 }
 
 /// What a thread has in the default domain, from its first use to the end of the thread.
-struct Local {
+pub(super) struct Local {
     reader: Reader,
     /// The record whose slot the thread lends. The first object that it protects for nobody makes it.
     lender: OnceCell<Claim<Record>>,
@@ -235,7 +235,7 @@ fn present() -> Option<&'static Local> {
 }
 
 #[inline]
-fn local() -> &'static Local {
+pub(super) fn local() -> &'static Local {
     present().unwrap_or_else(begin)
 }
 
@@ -352,22 +352,12 @@ pub(crate) fn lend_in(core: &Core) -> Option<Slot<'static>> {
 /// Panics unless the domain is the default one.
 #[inline]
 #[track_caller]
-pub(super) fn verify(domain: &WeakDomain) -> Own {
+pub(super) fn verify(domain: &WeakDomain) -> &'static Local {
     let local = local();
     if !domain.is(local.reader.core()) {
         reject(domain);
     }
-    Own(local)
-}
-
-/// What the calling thread has in the default domain.
-pub(super) struct Own(&'static Local);
-
-impl Own {
-    #[inline]
-    pub(super) fn get() -> Self {
-        Self(local())
-    }
+    local
 }
 
 #[cold]
@@ -385,7 +375,7 @@ fn reject(domain: &WeakDomain) -> ! {
 ///
 /// # Panics
 /// With the panic of a destructor; the object has been taken in then.
-pub(super) fn retire<T: Send + Sync + 'static>(Own(local): Own, retired: Retired<T>) {
+pub(super) fn retire<T: Send + Sync + 'static>(local: &'static Local, retired: Retired<T>) {
     let core = default_domain().core();
     let shelf = local.shelf.get_or_init(|| RefCell::new(OwnShelf::new(core)));
     match shelf.try_borrow_mut() {

@@ -125,7 +125,7 @@ impl Domain {
 
     /// How readers and writers are ordered.
     pub fn fence_mode(&self) -> Mode {
-        self.core.protocol.mode()
+        self.core.protocol.mode
     }
 
     /// What is done about preempted region readers: see [`Boost`].

@@ -112,10 +112,9 @@ stillpoint_sys::orders! {
     // Callbacks.
 
     /// Pushes a callback: what was unlinked, and the node, come before the callback is taken. Acquire: the node before it, or the
-    /// empty lane, was initialised before.
-    push_callback: AcqRel, [take_callbacks], "30", [PushRelaxed];
-    /// Takes a lane, before the token is started. Release: the lane is empty for the next thread that pushes.
-    take_callbacks: AcqRel, [push_callback], "30", [PushRelaxed];
+    /// empty lane, was initialised before. Also takes a lane, before the token is started. Release: the lane is empty for the next thread
+    /// that pushes.
+    swap_tail: AcqRel, [swap_tail], "30", [PushRelaxed];
     /// Links a node to the one before it, which the pushing thread does not use any more.
     link: Release, [linked], "31", [LinkRelaxed];
     /// Loads the next node, after which the node before it may be freed.

@@ -106,15 +106,15 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     #[inline]
     #[track_caller]
     pub fn protect_owned(&self) -> Option<OwnedProtected<'_, T>> {
-        if let Some((reader, slot)) = lend(self.domain()) {
+        if let Some((reader, slot)) = lend(&self.domain) {
             return self.lent(reader, slot);
         }
-        let Some(core) = self.domain().core() else {
+        let Some(core) = self.domain.core() else {
             panic!(
                 "an object of a domain cannot be protected after the last handle of the domain was dropped"
             )
         };
-        let (object, claim) = self.link().protect_owned(&core)?;
+        let (object, claim) = self.link.protect_owned(&core)?;
         // SAFETY: the claim's slot holds the object, which is freed after the slot is clear, or with the cell.
         Some(unsafe { OwnedProtected::new(object, Hold::Claimed { core, claim }, None) })
     }
@@ -122,7 +122,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// By a slot of the default domain. The reader is the calling thread's.
     fn lent(&self, reader: &'static Reader, slot: Slot<'static>) -> Option<OwnedProtected<'_, T>> {
         reader.vouch();
-        let object = self.link().protect_by(reader.fence(), &slot)?;
+        let object = self.link.protect_by(reader.fence(), &slot)?;
         // SAFETY: the slot holds the object, which is freed after the slot is clear, or with the cell.
         Some(unsafe { OwnedProtected::new(object, Hold::Lent(slot), None) })
     }
@@ -146,15 +146,6 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         let OwnedProtected { object, _hold, .. } = self.protect_owned()?;
         let cell: Arc<dyn Send + Sync> = Arc::clone(self) as _;
         Some(OwnedProtected { object, _hold, _cell: Some(cell), _object: PhantomData })
-    }
-}
-
-#[cfg(not(stillpoint_loom))]
-impl OwnedProtected<'static, ()> {
-    /// For [`raw`](super::raw), which returns the address separately.
-    pub(super) fn of_address(core: &Arc<Core>, claim: Claim<Record>) -> Self {
-        let _hold = Hold::Claimed { core: Arc::clone(core), claim };
-        Self { object: NonNull::dangling(), _hold, _cell: None, _object: PhantomData }
     }
 }
 

@@ -47,13 +47,6 @@ pub struct QsbrReader {
 }
 
 impl QsbrReader {
-    pub(super) fn new(core: Arc<Core>) -> Self {
-        let (claim, _) = core.register(ReaderKind::Qsbr);
-        // SAFETY: the core is alive, as the reader holds it.
-        let record = OnThread::new(NonNull::from(unsafe { claim.slot() }));
-        Self { record, core, claim: OnThread::new(claim) }
-    }
-
     #[inline(always)]
     pub(super) fn record(&self) -> &Record {
         // SAFETY: the record lives as long as the core, which the reader holds.
@@ -103,7 +96,11 @@ impl Domain {
     /// Registers the calling thread as a reader that reports quiescent states. It is online at once.
     /// Lock-free; the number of readers has no limit.
     pub fn qsbr_reader(&self) -> QsbrReader {
-        QsbrReader::new(Arc::clone(self.core()))
+        let core = Arc::clone(self.core());
+        let (claim, _) = core.register(ReaderKind::Qsbr);
+        // SAFETY: the core is alive, as the reader holds it.
+        let record = OnThread::new(NonNull::from(unsafe { claim.slot() }));
+        QsbrReader { record, core, claim: OnThread::new(claim) }
     }
 }
 

@@ -108,7 +108,7 @@ impl Reader {
     pub fn pin(&self) -> Guard<'_> {
         let record = self.record();
         if is_here(record.state()) {
-            self.core.enter(self.fence, record);
+            self.core.protocol.enter(self.fence, record);
         } else {
             self.nest_or_return();
         }
@@ -121,7 +121,7 @@ impl Reader {
         let record = self.record();
         if !is_open(record.state()) {
             self.core.protocol.come_back(record);
-            return self.core.enter(self.fence, record);
+            return self.core.protocol.enter(self.fence, record);
         }
         // The token of the guard that is held covers this one: nothing that was linked since then has been freed. Checking
         // the state instead of counting all guards keeps a dependency through the counter out of the common case.
@@ -272,15 +272,7 @@ impl fmt::Debug for Reader {
 /// ```
 #[must_use = "the region ends when the guard is dropped"]
 pub struct Guard<'r> {
-    reader: &'r Reader,
-}
-
-impl<'r> Guard<'r> {
-    /// The guard of a region that has already begun.
-    #[cfg(not(stillpoint_loom))]
-    pub(super) fn of_region(reader: &'r Reader) -> Self {
-        Self { reader }
-    }
+    pub(super) reader: &'r Reader,
 }
 
 impl Guard<'_> {

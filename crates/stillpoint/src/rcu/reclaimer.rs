@@ -69,7 +69,7 @@ const NO_LIMIT: usize = usize::MAX;
 /// # Ok::<(), stillpoint::rcu::RetireError<[u8; 1500]>>(())
 /// ```
 pub struct Reclaimer {
-    list: RetireList,
+    pub(super) list: RetireList,
     when_full: WhenFull,
 }
 
@@ -309,14 +309,6 @@ impl Reclaimer {
         self.flush_until(Some(limit))
     }
 
-    pub(super) fn of(list: RetireList, when_full: WhenFull) -> Self {
-        Self { list, when_full }
-    }
-
-    pub(super) fn list_mut(&mut self) -> &mut RetireList {
-        &mut self.list
-    }
-
     pub(super) fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         SynchronizeError::unless_foreign(self.list.core())?;
         let begun = self.list.core().age();
@@ -386,7 +378,7 @@ impl Reclaimer {
 
     /// Size in bytes of the objects that wait to be freed, without what they own elsewhere.
     pub fn pending_bytes(&self) -> usize {
-        self.list.bytes()
+        self.list.bytes
     }
 }
 
@@ -510,7 +502,7 @@ impl ReclaimerBuilder {
     /// Makes a reclaimer that its owner polls. No setting makes this fail.
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
-        Reclaimer::of(RetireList::new(self.core, self.pace, limits), self.when_full)
+        Reclaimer { list: RetireList::new(self.core, self.pace, limits), when_full: self.when_full }
     }
 }
 

@@ -45,8 +45,8 @@ pub(super) fn retire<T: Send + Sync + 'static>(
     parts: Parts<T>,
     limit: Option<Duration>,
 ) -> Result<(), RetireError<T>> {
-    let retired = Retired::from_parts(parts);
-    if !retired.parts().is_of(queue.core()) {
+    let retired = Retired { parts };
+    if !retired.parts.is_of(queue.core()) {
         return Err(RetireError { retired, cause: RetireErrorKind::ForeignDomain });
     }
     // A panic of a destructor drops `retired`, which leaves the object to its domain.

@@ -43,7 +43,8 @@ use stillpoint_sys::panics;
 /// ```
 #[must_use = "give it to a reclaimer; dropping it leaves it to the next reclaimer of the domain"]
 pub struct Retired<T: Send + Sync + 'static> {
-    parts: Parts<T>,
+    /// Whoever has taken the parts may put them together again, once.
+    pub(super) parts: Parts<T>,
 }
 
 /// The fields of a [`Retired`]. A value that is handed on is taken apart first. Then no code takes its address, so it stays in
@@ -73,7 +74,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// `object` came from `Box::into_raw`, the caller has just unlinked it from a cell of `domain`, and from now on only the
     /// caller owns it; readers may still hold it.
     pub(super) unsafe fn new(object: NonNull<T>, domain: Name) -> Self {
-        Self::from_parts(Parts { object, domain, token: None })
+        Self { parts: Parts { object, domain, token: None } }
     }
 
     /// Frees the object if no reader can hold it, otherwise hands it back. Never waits.
@@ -249,16 +250,6 @@ impl<T: Send + Sync + 'static> Retired<T> {
     pub(super) fn into_parts(self) -> Parts<T> {
         ManuallyDrop::new(self).parts
     }
-
-    /// Puts a value together from its parts, once.
-    #[inline(always)]
-    pub(super) fn from_parts(parts: Parts<T>) -> Self {
-        Self { parts }
-    }
-
-    pub(super) fn parts(&self) -> &Parts<T> {
-        &self.parts
-    }
 }
 
 /// Whether no reader can hold the object at `address` any more. It was unlinked before `token` was started.
@@ -297,10 +288,6 @@ impl<T: Send + Sync + 'static> Parts<T> {
     #[inline(always)]
     pub(super) fn is_of(&self, core: &Core) -> bool {
         self.domain.is(core)
-    }
-
-    pub(super) fn domain(&self) -> &Name {
-        &self.domain
     }
 
     /// The object without its type, for a queue.
@@ -426,7 +413,7 @@ impl<T: Send + Sync + 'static, C> RetireError<T, C> {
 
 impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let domain = self.retired.parts().domain();
+        let domain = self.retired.parts.domain;
         write!(f, "an object of domain `{domain}` was not retired: {}", self.cause)
     }
 }

@@ -79,8 +79,8 @@ impl Stats {
         let sum = core.sum();
         let (boosted, boost_refused) = core.boosting().map_or((0, 0), |boosting| boosting.counts());
         let (readers, owned) = core.protocol.readers();
-        let objects = core.account().map(Account::objects);
-        let bytes = core.account().map(Account::bytes);
+        let objects = core.account().map(|account| &account.objects);
+        let bytes = core.account().map(|account| &account.bytes);
         let exact =
             |count: Option<&Count>, sum| count.and_then(Count::taken).map_or(sum, |taken| taken as u64);
         Self {

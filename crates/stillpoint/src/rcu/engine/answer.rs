@@ -28,10 +28,8 @@ impl Core {
         boost_state: Option<&'static BoostState>,
     ) -> ReaderFence {
         let (fence, wants_attention) = self.protocol.register_in(record, kind, boost_state);
-        if wants_attention {
-            // Answers requests to the record's last holder.
-            self.answer(record);
-        }
+        // Answers requests to the record's last holder.
+        self.answer_if(wants_attention, record);
         fence
     }
 
@@ -50,46 +48,30 @@ impl Core {
     }
 
     fn sign_off(&self, record: &Record) -> Option<&'static BoostState> {
-        if self.protocol.sign_off(record) {
-            self.answer(record);
-        }
+        self.answer_if(self.protocol.sign_off(record), record);
         record.abandon()
-    }
-
-    /// Begins a section of a guard.
-    #[inline(always)]
-    pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
-        self.protocol.enter(fence, record);
     }
 
     /// Ends a section of a guard.
     #[inline(always)]
     pub(crate) fn leave(&self, record: &Record) {
-        if self.protocol.leave(record) {
-            self.answer(record);
-        }
+        self.answer_if(self.protocol.leave(record), record);
     }
 
     /// Reports a quiescent state of a QSBR reader.
     #[inline(always)]
     pub(crate) fn report(&self, record: &Record) {
-        if self.protocol.report(record) {
-            self.answer(record);
-        }
+        self.answer_if(self.protocol.report(record), record);
     }
 
     /// Takes a QSBR reader offline: it promises not to read until [`online`](Core::online).
     pub(crate) fn offline(&self, record: &Record) {
-        if self.protocol.offline(record) {
-            self.answer(record);
-        }
+        self.answer_if(self.protocol.offline(record), record);
     }
 
     /// Brings a QSBR reader back online.
     pub(crate) fn online(&self, record: &Record) {
-        if self.protocol.online(record) {
-            self.answer(record);
-        }
+        self.answer_if(self.protocol.online(record), record);
     }
 
     /// Runs `function` offline, and comes back online also if `function` panics.
@@ -105,6 +87,13 @@ impl Core {
         self.offline(record);
         let _online = Online(self, record);
         function()
+    }
+
+    #[inline(always)]
+    fn answer_if(&self, wants_attention: bool, record: &Record) {
+        if wants_attention {
+            self.answer(record);
+        }
     }
 
     #[cold]

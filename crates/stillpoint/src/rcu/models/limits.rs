@@ -69,7 +69,7 @@ fn room_is_reserved_once() {
         let other = thread::spawn(move || enters(&other));
         enters(&shared);
         other.join().unwrap();
-        assert_eq!(shared.0.objects().taken(), Some(0));
+        assert_eq!(shared.0.objects.taken(), Some(0));
     });
 }
 

@@ -89,7 +89,7 @@ fn an_owned_slot_outlives_the_reader_that_set_it() {
             let claim = protocol.claim_owned();
             reader.vouch();
             let slot = record_of(&claim).first_hazard();
-            let object = shared.cells[0].link().protect_by(reader.fence(), &slot).expect("never empty");
+            let object = shared.cells[0].link.protect_by(reader.fence(), &slot).expect("never empty");
             drop(reader);
             read(object);
             protocol.release_owned(&claim);
@@ -233,7 +233,7 @@ fn lend<const CELLS: usize>(
 ) -> Option<NonNull<super::Object>> {
     let slot = record.unlent()?;
     reader.vouch();
-    shared.cells[cell].link().protect_by(reader.fence(), &slot)
+    shared.cells[cell].link.protect_by(reader.fence(), &slot)
 }
 
 fn read(object: NonNull<super::Object>) {
@@ -258,7 +258,7 @@ fn read_by<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>, ce
     let protocol = &shared.domain.core().protocol;
     protocol.vouch(record);
     let fence = protocol.reader_fence();
-    let held = shared.cells[cell].link().protect_by(fence, &record.first_hazard()).expect("never empty");
+    let held = shared.cells[cell].link.protect_by(fence, &record.first_hazard()).expect("never empty");
     // SAFETY: the slot holds the object.
     unsafe { held.as_ref() }.read();
 }

@@ -273,7 +273,7 @@ impl<'r> Parts<'r> {
 /// The reader is in a region as long as the guard is used, and no other guard of that region exists. A region that goes on
 /// without a guard ends with the first [`ArrayGuard`](crate::rcu::bound::ArrayGuard) of the reader, which does not nest.
 pub unsafe fn guard_of(reader: &Reader) -> ManuallyDrop<Guard<'_>> {
-    ManuallyDrop::new(Guard::of_region(reader))
+    ManuallyDrop::new(Guard { reader })
 }
 
 /// Whether the call comes from a destructor, a deferred call or a stall hook that any domain runs: what such code retires is freed

@@ -1,11 +1,12 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
 
 use crate::fence::ReaderFence;
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::read;
 use crate::rcu::engine::core::record::{self, Record};
-use crate::rcu::owned::OwnedProtected;
+use crate::rcu::owned::{Hold, OwnedProtected};
 use crate::rcu::reader::Reader;
 
 /// Where a record has its first slot.
@@ -218,5 +219,7 @@ pub fn protect_owned<T>(
     source: &AtomicPtr<T>,
 ) -> Option<(NonNull<T>, OwnedProtected<'static, ()>)> {
     let (object, claim) = domain.core().protocol.protect_owned(source)?;
-    Some((object, OwnedProtected::of_address(domain.core(), claim)))
+    let hold = Hold::Claimed { core: Arc::clone(domain.core()), claim };
+    // SAFETY: `()` has no bytes, so any address will do.
+    Some((object, unsafe { OwnedProtected::new(NonNull::dangling(), hold, None) }))
 }

@@ -12,7 +12,7 @@ use crate::rcu::wait::token::Token;
 /// ```
 #[inline]
 pub fn number_of(token: Token) -> u64 {
-    token.value()
+    token.value
 }
 
 /// The token of `domain` with this number, or `None` if the domain has not started such a grace period.

@@ -6,15 +6,13 @@ use std::time::{Duration, Instant};
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::ReaderKind;
-use crate::rcu::engine::queue::account::Limits;
-use crate::rcu::engine::queue::retire_list::{Pace, RetireList};
+use crate::rcu::engine::queue::retire_list::RetireList;
 use crate::rcu::engine::wait::counters::Served;
 use crate::rcu::engine::wait::error::SynchronizeError;
 use crate::rcu::engine::wait::own_holds::OwnHolds;
 use crate::rcu::engine::wait::park::{Next, Patience};
 use crate::rcu::engine::Core;
-use crate::rcu::limits::WhenFull;
-use crate::rcu::reclaimer::Reclaimer;
+use crate::rcu::reclaimer::ReclaimerBuilder;
 use stillpoint_sys::tsan;
 
 impl Domain {
@@ -70,11 +68,8 @@ impl Core {
         // Fails for a caller that is itself in the way, even if there is nothing to free.
         this.wait_for(this.protocol.start(), limit)?;
         loop {
-            let mut reclaimer = Reclaimer::of(
-                RetireList::new(Arc::clone(this), Pace::DEFAULT, Limits::NONE),
-                WhenFull::default(),
-            );
-            let served = this.collect(reclaimer.list_mut(), deadline)?;
+            let mut reclaimer = ReclaimerBuilder::new(Arc::clone(this)).max_pending(usize::MAX).build();
+            let served = this.collect(&mut reclaimer.list, deadline)?;
             reclaimer.flush_until(left())?;
             if this.wait_for_served(served, deadline)? {
                 tsan::acquire(&**this);

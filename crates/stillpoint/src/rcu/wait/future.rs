@@ -45,10 +45,6 @@ unsafe impl Send for GracePeriod {}
 unsafe impl Sync for GracePeriod {}
 
 impl GracePeriod {
-    pub(super) fn new(core: Arc<Core>, token: u64) -> Self {
-        Self { core, token, waiting: None }
-    }
-
     fn stop_waiting(&mut self) {
         if let Some(waiting) = self.waiting.take() {
             self.core.wakers.remove(waiting.place);
@@ -113,7 +109,7 @@ impl Domain {
     /// ```
     #[track_caller]
     pub fn grace_period(&self, token: Token) -> GracePeriod {
-        GracePeriod::new(Arc::clone(self.core()), self.value_of(token))
+        GracePeriod { core: Arc::clone(self.core()), token: self.value_of(token), waiting: None }
     }
 }
 

@@ -11,17 +11,13 @@ use crate::rcu::engine::Core;
 /// Tokens of a domain are ordered: when a later one is over, so is an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token {
-    value: u64,
+    pub(in crate::rcu) value: u64,
     domain: u64,
 }
 
 impl Token {
     pub(crate) fn new(core: &Core, value: u64) -> Self {
         Self { value, domain: core.id() }
-    }
-
-    pub(in crate::rcu) fn value(self) -> u64 {
-        self.value
     }
 }
 

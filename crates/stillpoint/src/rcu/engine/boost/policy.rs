@@ -171,13 +171,10 @@ impl Core {
 
     /// Ends boosts that their readers have not noticed, because they had left their sections a moment before.
     fn end_missed_boost(&self, token: u64, boosted: &[(&Record, &BoostState)]) {
-        if busted::is(Variant::BoostNoRecheck) {
-            return;
-        }
         // Pairs with the fence in `wants_attention`: either the reader sees that it was boosted, or its section is seen to be
         // over. If the kernel refuses the fence, the reader's next section or the time limit ends the boost.
         if !busted::is(Variant::BoostNoHeavy) {
-            let _ = self.protocol.mode().heavy();
+            let _ = self.protocol.mode.heavy();
         }
         for &(record, boost_state) in boosted {
             let is_over = !blocks(record.observe(), token);

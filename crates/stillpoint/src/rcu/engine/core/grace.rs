@@ -7,7 +7,7 @@
 
 use std::ptr;
 use std::sync::atomic::AtomicU64 as PlainU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::record::{blocks, is_open, vouched, Hazard, ReaderKind, Record, AWAY};
 use super::{Protocol, FIRST_TOKEN};
@@ -132,10 +132,6 @@ impl Holders {
 }
 
 impl Protocol {
-    pub(crate) fn made(&self) -> Instant {
-        self.made
-    }
-
     /// Time since the domain was made.
     pub(crate) fn age(&self) -> Duration {
         self.made.elapsed()
@@ -250,7 +246,7 @@ impl Protocol {
     /// Looks at every reader, first at the one that was in the way of the last check. `put_off` returns until when a heavy fence is put
     /// off for a silent reader, which vouches for the token that it receives.
     fn scan(&self, token: u64, put_off: impl Fn(u64) -> Option<Duration>) -> Result<Outlook<'_>, FenceError> {
-        if busted::is(Variant::NoFence) || (busted::is(Variant::SkipWhenQuiet) && self.is_quiet()) {
+        if busted::is(Variant::SkipWhenQuiet) && self.is_quiet() {
             return Ok(self.walk(token, token, true).map_or_else(Outlook::Known, |_| unreachable!()));
         }
         let fenced = self.progress.fenced.load(orders::fenced());

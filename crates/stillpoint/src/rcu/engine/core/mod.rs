@@ -23,8 +23,8 @@ use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What the readers and writers of a domain share.
 pub(crate) struct Protocol {
-    mode: Mode,
-    made: Instant,
+    pub(crate) mode: Mode,
+    pub(crate) made: Instant,
     /// Whether readers may be boosted, and notified of it.
     boosts: bool,
     /// The current token. Changed only by read-modify-writes: see `start`.
@@ -60,10 +60,6 @@ impl Protocol {
             left: AtomicUsize::new(0),
             records: Registry::new(),
         }
-    }
-
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
     }
 
     /// The address of the current token, for readers in another language, which load it.

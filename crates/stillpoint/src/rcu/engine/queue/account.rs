@@ -47,8 +47,8 @@ impl Limits {
 
 /// The objects, and the bytes, that take up room.
 pub(crate) struct Account {
-    objects: Count,
-    bytes: Count,
+    pub(crate) objects: Count,
+    pub(crate) bytes: Count,
     /// Objects that were charged beyond a limit.
     beyond: AtomicU64,
     /// The size of the largest object that was refused.
@@ -138,14 +138,6 @@ impl Account {
     /// Whether there is room for one object of this size.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.objects.fits(1) && self.bytes.fits(bytes)
-    }
-
-    pub(crate) fn objects(&self) -> &Count {
-        &self.objects
-    }
-
-    pub(crate) fn bytes(&self) -> &Count {
-        &self.bytes
     }
 
     /// Number of objects that were charged beyond a limit, since the domain was made.
@@ -329,16 +321,16 @@ mod tests {
         assert!(Account::new(Limits { objects: usize::MAX, bytes: usize::MAX }).is_none());
         let account = account(1, usize::MAX);
         assert!(account.reserve(usize::MAX));
-        assert_eq!((account.objects().taken(), account.bytes().taken()), (Some(1), None));
+        assert_eq!((account.objects.taken(), account.bytes.taken()), (Some(1), None));
     }
 
     #[test]
     fn an_attempt_that_fails_takes_up_nothing() {
         let account = account(2, 10);
         assert!(account.reserve(6) && !account.reserve(5) && !account.reserve(usize::MAX));
-        assert_eq!((account.objects().taken(), account.bytes().taken()), (Some(1), Some(6)));
+        assert_eq!((account.objects.taken(), account.bytes.taken()), (Some(1), Some(6)));
         assert!(account.reserve(4) && !account.reserve(0));
-        assert_eq!((account.objects().taken(), account.bytes().taken()), (Some(2), Some(10)));
+        assert_eq!((account.objects.taken(), account.bytes.taken()), (Some(2), Some(10)));
     }
 
     #[test]
@@ -367,24 +359,24 @@ mod tests {
         let account = account(NEAR * REFILL + 10, usize::MAX);
         let mut cache = RoomCache::default();
         assert!(cache.reserve(&account, 8));
-        assert_eq!(account.objects().taken(), Some(REFILL), "a refill");
+        assert_eq!(account.objects.taken(), Some(REFILL), "a refill");
         (1..REFILL).for_each(|_| assert!(cache.reserve(&account, 8)));
-        assert_eq!(account.objects().taken(), Some(REFILL), "it is used up first");
+        assert_eq!(account.objects.taken(), Some(REFILL), "it is used up first");
         let left = NEAR * REFILL + 10 - REFILL;
         (0..left).for_each(|used| {
             assert!(cache.reserve(&account, 8));
-            assert_eq!(account.objects().taken(), Some(REFILL + used + 1), "one by one");
+            assert_eq!(account.objects.taken(), Some(REFILL + used + 1), "one by one");
         });
         assert!(!cache.reserve(&account, 8));
         cache.add(&account, 8);
-        assert_eq!(account.objects().taken(), Some(NEAR * REFILL + 9), "given back at once");
+        assert_eq!(account.objects.taken(), Some(NEAR * REFILL + 9), "given back at once");
     }
 
     #[test]
     fn objects_of_any_size_take_up_and_give_back_what_they_have() {
         let account = account(1 << 20, 1 << 24);
         let mut cache = RoomCache::default();
-        let taken = |account: &Account| (account.objects().taken(), account.bytes().taken());
+        let taken = |account: &Account| (account.objects.taken(), account.bytes.taken());
         assert!(cache.reserve(&account, 8) && cache.reserve(&account, 100));
         assert_eq!(taken(&account), (Some(REFILL), Some(8 * REFILL)), "the larger one fits into the refill");
         assert!(cache.reserve(&account, 1000), "the refill has not enough, and goes back");
@@ -403,9 +395,9 @@ mod tests {
         let account = account(1 << 20, 1 << 24);
         let mut cache = RoomCache::default();
         assert!(cache.reserve(&account, 100) && (1..REFILL).all(|_| cache.reserve(&account, 8)));
-        assert_eq!(account.bytes().taken(), Some(100 * REFILL));
+        assert_eq!(account.bytes.taken(), Some(100 * REFILL));
         assert!(cache.give_back(&account) && !cache.give_back(&account));
-        let taken = (account.objects().taken(), account.bytes().taken());
+        let taken = (account.objects.taken(), account.bytes.taken());
         assert_eq!(taken, (Some(REFILL), Some(100 + 8 * (REFILL - 1))));
     }
 
@@ -417,7 +409,7 @@ mod tests {
         account.charge(1);
         account.charge(0);
         assert_eq!(
-            (account.beyond(), account.objects().taken(), account.bytes().taken()),
+            (account.beyond(), account.objects.taken(), account.bytes.taken()),
             (2, Some(3), Some(11))
         );
         assert!(!account.reserve(0));

@@ -113,7 +113,7 @@ impl Channel {
 
     /// Number of objects that were handed in, or adopted by the reclaimer, and are not freed yet.
     pub(crate) fn pending(&self) -> usize {
-        self.account.objects().taken().expect("it counts objects")
+        self.account.objects.taken().expect("it counts objects")
     }
 
     /// Number of objects that were left in the shared retire list.

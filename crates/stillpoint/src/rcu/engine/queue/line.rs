@@ -44,7 +44,7 @@ impl<'c> Obstacle<'c> {
         match self {
             Self::Reader(record, since) => (Next::Passage(record), core.stall_is_due(Some(since))),
             Self::Hazard => (Next::Release, None),
-            Self::Pace(due) => (Next::News, core.protocol.made().checked_add(due)),
+            Self::Pace(due) => (Next::News, core.protocol.made.checked_add(due)),
             _ => (Next::News, None),
         }
     }
@@ -62,14 +62,14 @@ pub(crate) struct Line {
     /// Age of the domain when a token was last started.
     pub(crate) started: Option<Duration>,
     /// While a reader is silent.
-    looks: Looks,
+    pub(crate) looks: Looks,
     /// Why the last fence was refused, and the age of the domain at which to ask for it again. Each line keeps its own: filters are
     /// per thread, so another thread's fence may succeed.
     refused: Option<(FenceError, Duration)>,
     /// Whether the larger half of an odd limit is for what is ready, at the next sweep. Changes with each.
     favours_ready: bool,
     /// Boosts readers that are in the way.
-    booster: Booster,
+    pub(crate) booster: Booster,
     /// The addresses in hazard slots at the last scan.
     hazards: Vec<usize>,
     /// The newest token that was over at the last scan.
@@ -121,15 +121,6 @@ impl Line {
     /// What is in the way until this age of the domain.
     pub(crate) fn put_off<'c>(&self, due: Duration) -> Obstacle<'c> {
         self.refused.map_or(Obstacle::Pace(due), |(error, _)| Obstacle::Refused(error))
-    }
-
-    /// When to look again at a reader that is silent, if that is later than now.
-    pub(crate) fn later(&self, now: Duration) -> Option<Duration> {
-        self.looks.later(now)
-    }
-
-    pub(crate) fn is_put_off(&self) -> bool {
-        self.looks.are_put_off()
     }
 
     /// The next look comes at once.
@@ -213,10 +204,5 @@ impl Line {
         if let Some(record) = core.protocol.in_the_way(token) {
             core.report_stall(record, token, started, behind);
         }
-    }
-
-    /// Ends what remains of the boosts that readers got for this line.
-    pub(crate) fn end_boost(&mut self, core: &Core) {
-        self.booster.end(core);
     }
 }

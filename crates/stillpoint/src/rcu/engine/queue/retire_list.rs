@@ -95,7 +95,7 @@ pub(crate) struct RetireList {
     /// The same two for the objects that were found pinned in this round.
     round_since: Option<Duration>,
     round_bits: u64,
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 struct Batch {
@@ -166,10 +166,6 @@ impl RetireList {
 
     pub(crate) fn len(&self) -> usize {
         self.queue.len() + self.held.len()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Number of objects past their grace period that hazard slots hold.
@@ -478,7 +474,7 @@ impl RetireList {
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
-        let is_timed = self.open > 0 || self.line.is_put_off();
+        let is_timed = self.open > 0 || self.line.looks.are_put_off();
         let now = if is_timed { self.core.protocol.age() } else { Duration::ZERO };
         self.poll_with(limit, now, true, false)
     }
@@ -564,7 +560,7 @@ impl RetireList {
 
     /// Ends what remains of the boosts that readers got for these objects.
     pub(crate) fn end_boost(&mut self) {
-        self.line.end_boost(&self.core);
+        self.line.booster.end(&self.core);
     }
 
     /// Number of objects that the open batch lacks.
@@ -595,7 +591,7 @@ impl RetireList {
 
     /// The age of the domain at which to look again at a reader that is silent, if that is still to come.
     fn look_later(&self, now: Duration) -> Option<Duration> {
-        self.line.later(now).filter(|_| !self.hurries)
+        self.line.looks.later(now).filter(|_| !self.hurries)
     }
 
     /// As [`Line::gathers_until`](super::line::Line::gathers_until).
@@ -610,7 +606,7 @@ impl RetireList {
         }
         let (waiting, batch) = (self.queue.len(), self.pace.batch);
         let becomes_full = waiting >= batch && waiting - self.open < batch;
-        (becomes_full && self.line.is_put_off())
+        (becomes_full && self.line.looks.are_put_off())
             || self.open >= LONG.saturating_mul(batch)
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()

@@ -137,7 +137,7 @@ impl Core {
     pub(crate) fn stall_is_due(&self, since: Option<Duration>) -> Option<Instant> {
         let due = since?.saturating_add(self.watch.as_ref()?.threshold);
         // A stall that is overdue has been reported.
-        (due > self.protocol.age()).then(|| self.protocol.made().checked_add(due))?
+        (due > self.protocol.age()).then(|| self.protocol.made.checked_add(due))?
     }
 
     /// How long a section with this state has been waited for; `None` if it is in the way of no grace period that is under
@@ -193,7 +193,7 @@ mod tests {
         let domain = watched(threshold);
         let core = domain.core();
         let since = Duration::from_secs(3);
-        assert_eq!(core.stall_is_due(Some(since)), Some(core.protocol.made() + since + threshold));
+        assert_eq!(core.stall_is_due(Some(since)), Some(core.protocol.made + since + threshold));
         assert!(!core.may_be_stalled(since));
         assert_eq!(core.stall_is_due(None), None, "nothing is under way");
         assert_eq!(Domain::new().core().stall_is_due(Some(since)), None, "there is no hook");

@@ -193,7 +193,7 @@ impl Callbacks {
         self.call_held(state, limit, &mut called);
         let mut next = self.call_ready(state, limit, &mut called);
         if matches!(next, Obstacle::Empty) {
-            state.line.end_boost(&self.core);
+            state.line.booster.end(&self.core);
             if let Some(due) = early {
                 next = Obstacle::Pace(due);
             } else if self.lanes.iter().any(|lane| !lane.is_empty()) {
@@ -243,8 +243,8 @@ impl Callbacks {
             if called.looked >= limit {
                 return Obstacle::Nothing;
             }
-            if state.line.is_put_off() {
-                if let Some(due) = state.line.later(self.core.protocol.age()) {
+            if state.line.looks.are_put_off() {
+                if let Some(due) = state.line.looks.later(self.core.protocol.age()) {
                     return Obstacle::Pace(due);
                 }
             }
@@ -441,7 +441,7 @@ impl Drop for Callbacks {
         // SAFETY: the queue is being dropped, so no thread has the turn.
         let state = self.state.with_mut(|state| unsafe { &mut *state });
         self.mend_after_fork(state);
-        state.line.end_boost(&self.core);
+        state.line.booster.end(&self.core);
         let segments = std::iter::from_fn(|| state.segments.pop_oldest()).map(|segment| segment.chains);
         let chains: Vec<_> = segments.chain([lanes, [None, state.held.take()]]).collect();
         let nodes = |lane: usize| chains.iter().filter_map(move |chains| chains[lane]).flat_map(Chain::nodes);

@@ -202,7 +202,7 @@ impl Lane {
     /// Pushes a node, which then belongs to the lane. Wait-free.
     #[inline]
     pub(crate) fn push(&self, node: Node) {
-        let before = self.tail.swap(node.0.as_ptr(), orders::push_callback());
+        let before = self.tail.swap(node.0.as_ptr(), orders::swap_tail());
         match NonNull::new(before) {
             // The node before is not called before this one is linked to it: see `Chain::pop`.
             Some(before) => Node(before).set_next(node),
@@ -243,7 +243,7 @@ impl Lane {
         let first = self.first()?;
         // Relaxed: comes before the exchange, which the next thread that finds the lane empty acquires.
         self.first.store(ptr::null_mut(), Ordering::Relaxed);
-        let last = self.tail.swap(ptr::null_mut(), orders::take_callbacks());
+        let last = self.tail.swap(ptr::null_mut(), orders::swap_tail());
         let last = NonNull::new(last).map(Node).expect("a lane with a first node has a last one");
         Some(Chain { first, last })
     }

@@ -128,7 +128,7 @@ fn an_object_that_is_refused_is_not_counted() {
     scene.channel.charge(7);
     assert_eq!(scene.channel.reserve(0), Err(Full::Queue), "its own limit is found first");
     assert_eq!(
-        (scene.channel.pending(), scene.channel.account.bytes().taken()),
+        (scene.channel.pending(), scene.channel.account.bytes.taken()),
         (3, Some(2 * bytes_of_each() + 7))
     );
     scene.channel.account.give_back(7);
@@ -194,7 +194,7 @@ fn what_a_closed_channel_holds_passes_to_the_domain() {
     assert_eq!(scene.channel.pending(), 20, "the closing thread passes it on");
     scene.channel.pass_on();
     assert_eq!((scene.channel.pending(), scene.domain.stats().pending), (0, 20));
-    assert_eq!(scene.channel.account.bytes().taken(), Some(0));
+    assert_eq!(scene.channel.account.bytes.taken(), Some(0));
     scene.submit(20..21);
     assert_eq!((scene.channel.pending(), scene.domain.stats().pending), (0, 21), "it came too late");
     let mut heir = scene.domain.reclaimer();
@@ -215,7 +215,7 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
         scene.submit(10..10 + handed_in);
         assert!(scene.channel.take_in(&mut scene.list));
         assert_eq!((scene.channel.pending(), scene.channel.assisted()), (10 + handed_in, 0));
-        assert_eq!(scene.channel.account.bytes().taken(), Some(scene.list.bytes()));
+        assert_eq!(scene.channel.account.bytes.taken(), Some(scene.list.bytes));
         scene.list.close();
         reader.quiescent();
         assert_eq!(scene.list.advance(usize::MAX), 10 + handed_in);

@@ -53,7 +53,7 @@ fn a_poll_adopts_as_much_as_there_is_room_for() {
     for _ in 0..3 {
         assert_eq!(list.poll(usize::MAX), 0, "a guard is held");
     }
-    assert_eq!((list.len(), list.bytes()), (SHARE, 8 * SHARE));
+    assert_eq!((list.len(), list.bytes), (SHARE, 8 * SHARE));
 }
 
 /// The list's own limit of objects holds also if the domain is full.
@@ -87,7 +87,7 @@ fn a_list_keeps_room_if_it_reserves_room() {
             }
         }
         assert_eq!((list.poll(usize::MAX), list.len()), (1, 1));
-        let taken = domain.core().account().and_then(|account| account.objects().taken());
+        let taken = domain.core().account().and_then(|account| account.objects.taken());
         assert_eq!(taken > Some(1), reserves, "{taken:?}");
     }
 }
@@ -204,17 +204,17 @@ fn a_list_that_becomes_full_does_not_put_off_its_look_at_a_silent_reader() {
     while list.open > 0 {
         assert_eq!(list.poll(usize::MAX), 0, "the batch is not full");
     }
-    assert!(list.line.is_put_off());
+    assert!(list.line.looks.are_put_off());
     retire(&mut list, 1);
     assert!(!list.is_time(early, false));
     list.start(early);
-    assert!(list.line.is_put_off() && list.look_later(early).is_some());
+    assert!(list.line.looks.are_put_off() && list.look_later(early).is_some());
     list.hurries = true;
     assert_eq!(list.look_later(early), None);
     retire(&mut list, 4);
     assert!(list.is_time(early, false));
     list.start(early);
-    assert!(!list.line.is_put_off());
+    assert!(!list.line.looks.are_put_off());
 }
 
 /// Each kind of obstacle, what a thread sleeps for, and whether it knows until when.
@@ -315,7 +315,7 @@ fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
 
     let mut second = eager(&domain, Limits::NONE);
     second.take_over(&mut first);
-    assert_eq!((first.len(), first.bytes(), second.len(), second.bytes()), (0, 0, 2, 12));
+    assert_eq!((first.len(), first.bytes, second.len(), second.bytes), (0, 0, 2, 12));
     for _ in 0..2 {
         let stats = domain.stats();
         assert_eq!((stats.pending, stats.pinned, stats.oldest), (2, 0, None));
