@@ -15,8 +15,22 @@ macro_rules! rows {
     };
 }
 
-#[rustfmt::skip]
 pub(crate) fn table() -> Vec<Row> {
+    [always(), of_features()].into_iter().flatten().collect()
+}
+
+/// The rows of types that need a feature which is not on by default.
+fn of_features() -> Vec<Row> {
+    #[cfg(feature = "metrics")]
+    return rows! {
+        "metrics.rs::Metrics" = stillpoint::metrics::Metrics; true, true, true, true;
+    };
+    #[cfg(not(feature = "metrics"))]
+    Vec::new()
+}
+
+#[rustfmt::skip]
+fn always() -> Vec<Row> {
     rows! {
         // type; Send, Sync, UnwindSafe, RefUnwindSafe
         "fence::SetHeavyError" = fence::SetHeavyError;                         true, true, true, true;
