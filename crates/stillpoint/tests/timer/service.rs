@@ -1,9 +1,11 @@
 //! The service of one thread.
 
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
 
 use stillpoint::timer::shared::{ArmError, Cause, Outcome, TimerService};
-use stillpoint::timer::{Full, Limit, Progress, Schedule};
+use stillpoint::timer::{Full, Limit, Progress, Schedule, WheelStats};
 
 const NONE: Limit = Limit::NONE;
 
@@ -441,4 +443,57 @@ fn several_services_live_on_one_thread() {
     for (number, service) in services.iter_mut().enumerate() {
         assert_eq!(run(service, 10), [number]);
     }
+}
+
+#[test]
+fn other_threads_see_the_counts() {
+    let mut service = TimerService::with_capacity(0, 10);
+    let remote = service.remote();
+    assert_eq!(remote.stats(), WheelStats::default(), "no call has shown any");
+    service.add(5, 1).expect("there is room");
+    let late = service.add(1 << 20, 2).expect("there is room");
+    remote.mailbox(4).add(&remote.timer(), 10, 3).expect("there is room");
+    for (now, timers) in [(0, 3), (7, 2), (20, 1)] {
+        run(&mut service, now);
+        let stats =
+            std::thread::scope(|scope| scope.spawn(|| remote.stats()).join().expect("it does not panic"));
+        assert_eq!(stats, service.stats());
+        assert_eq!(stats.timers, timers);
+    }
+    assert!(service.cancel(late).is_some());
+    let _ = service.manage(20, Limit::NONE, |_, _| {});
+    assert_eq!(remote.stats().timers, 0, "a call that fires nothing shows what the owner has cancelled");
+    service.add(30, 4).expect("there is room");
+    run(&mut service, 21);
+    service.close(drop);
+    assert_eq!(remote.stats().timers, 0);
+}
+
+/// In a mutex, whoever has time serves it, and each timer fires once.
+#[test]
+fn any_thread_may_serve() {
+    let service = Mutex::new(TimerService::new(0));
+    let remote = service.lock().unwrap().remote();
+    let (fired, served) = (AtomicUsize::new(0), [const { AtomicUsize::new(0) }; 2]);
+    std::thread::scope(|scope| {
+        for own in &served {
+            scope.spawn(|| {
+                while fired.load(Ordering::Relaxed) < 2_000 || own.load(Ordering::Relaxed) == 0 {
+                    let Ok(mut service) = service.try_lock() else {
+                        std::thread::yield_now();
+                        continue;
+                    };
+                    own.fetch_add(1, Ordering::Relaxed);
+                    let progress = service.run(1, Limit::expiries(10), |_, _| {});
+                    fired.fetch_add(progress.expired(), Ordering::Relaxed);
+                }
+            });
+        }
+        let mut mailbox = remote.mailbox(4_096);
+        for value in 0..2_000 {
+            mailbox.add(&remote.timer(), 1, value).expect("there is room");
+        }
+    });
+    assert_eq!(fired.into_inner(), 2_000);
+    assert_eq!(remote.stats().timers, 0);
 }

@@ -12,7 +12,7 @@ use super::time::{Time, NEVER};
 use super::waiter::{ring, Shared, Sleeper, Waiter};
 use crate::timer::shared::Alarm;
 use crate::timer::wheel::Taken;
-use crate::timer::{Key, Wheel};
+use crate::timer::{Key, Wheel, WheelStats};
 
 /// A queue of items that come out when their time has come.
 ///
@@ -289,6 +289,21 @@ impl<T> DelayQueue<T> {
     /// The number of items, including those that are due.
     pub fn len(&self) -> usize {
         self.shared.lock().wheel.len()
+    }
+
+    /// The counts of the wheel behind the queue, in which each item is a timer.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use stillpoint::timer::delay_queue::DelayQueue;
+    ///
+    /// let queue = DelayQueue::new();
+    /// queue.insert("session", Duration::from_secs(30))?;
+    /// assert_eq!(queue.stats().timers, 1);
+    /// # Ok::<(), stillpoint::timer::delay_queue::InsertError<&str>>(())
+    /// ```
+    pub fn stats(&self) -> WheelStats {
+        self.shared.lock().wheel.stats()
     }
 
     /// Whether there is no item.

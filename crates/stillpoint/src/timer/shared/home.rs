@@ -5,6 +5,7 @@
 //! on the stack twice. When the service is gone, the stack stays closed, so that records and service do not keep each
 //! other alive.
 
+use std::sync::atomic::AtomicU64 as PlainU64;
 use std::sync::{Arc, PoisonError, TryLockError};
 
 use crossbeam_utils::CachePadded;
@@ -14,6 +15,7 @@ use super::record::Record;
 use super::ring::{ring, Sink, Source};
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
+use crate::timer::wheel::WheelStats;
 use stillpoint_sys::os::{thread_handle, wait, wake_all};
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::sync::Mutex;
@@ -28,6 +30,8 @@ pub(super) struct Home<T> {
     runner: CachePadded<AtomicUsize>,
     /// Count of callbacks that have ended while a canceller waited: a futex.
     ended: AtomicU32,
+    /// The counts of the wheel. Not modelled: statistics, which order nothing.
+    counts: CachePadded<[PlainU64; 5]>,
     /// Set only in a service that sleeps between its calls.
     pub(super) bed: Option<Bed>,
 }
@@ -45,8 +49,24 @@ impl<T> Home<T> {
             has_rings: AtomicBool::new(false),
             runner: CachePadded::new(AtomicUsize::new(0)),
             ended: AtomicU32::new(0),
+            counts: CachePadded::default(),
             bed: None,
         }
+    }
+
+    /// Shows the counts of the wheel to other threads. Called by the owner.
+    pub(super) fn show(&self, stats: WheelStats) {
+        let WheelStats { timers, capacity, moved, levels, time_went_back } = stats;
+        let numbers = [timers as u64, capacity as u64, moved, levels.into(), time_went_back];
+        self.counts.iter().zip(numbers).for_each(|(count, number)| count.store(number, Ordering::Relaxed));
+    }
+
+    /// What was [shown](Home::show) last.
+    pub(super) fn shown(&self) -> WheelStats {
+        let [timers, capacity, moved, levels, time_went_back] =
+            std::array::from_fn(|number| self.counts[number].load(Ordering::Relaxed));
+        let (timers, capacity) = (timers as usize, capacity as usize);
+        WheelStats { timers, capacity, moved, levels: levels as u32, time_went_back }
     }
 
     /// Wakes the owner if it sleeps beyond `deadline`. The owner then sees what the caller published before.

@@ -8,7 +8,7 @@ use super::record::{Occupied, Record};
 use super::ring::Source;
 use super::timer::SharedTimer;
 use crate::timer::busted::{self, Variant};
-use crate::timer::wheel::Schedule;
+use crate::timer::wheel::{Schedule, WheelStats};
 
 /// A handle of a service for other threads, which makes timers and mailboxes. It can be cloned and shared.
 ///
@@ -37,6 +37,28 @@ impl<T> Remote<T> {
     /// A timer of this service, at rest.
     pub fn timer(&self) -> SharedTimer<T> {
         SharedTimer::new(&self.home)
+    }
+
+    /// The counts of the service's wheel, for any thread at any time: for a page of metrics. They are those of the owner's last
+    /// [`process`](super::TimerService::process) or [`manage`](super::TimerService::manage) that has changed something; messages in
+    /// mailboxes do not count. No timers once the service is gone.
+    ///
+    /// ```
+    /// use stillpoint::timer::shared::TimerService;
+    /// use stillpoint::timer::Limit;
+    ///
+    /// let mut service = TimerService::new(0);
+    /// let remote = service.remote();
+    /// remote.mailbox(4).add(&remote.timer(), 10, "idle")?;
+    /// assert_eq!(remote.stats().timers, 0);
+    /// let _ = service.run(0, Limit::NONE, |_, _| {});
+    /// assert_eq!(remote.stats().timers, 1);
+    /// drop(service);
+    /// assert_eq!(remote.stats().timers, 0);
+    /// # Ok::<(), stillpoint::timer::shared::ArmError<&str>>(())
+    /// ```
+    pub fn stats(&self) -> WheelStats {
+        self.home.shown()
     }
 
     /// A mailbox with room for `capacity` timers that the service has not taken yet, rounded up to a power of two. Each

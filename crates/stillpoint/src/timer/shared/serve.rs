@@ -85,6 +85,7 @@ impl<T> TimerService<T> {
         }
         let rest = left;
         self.heed(rest, &mut left, &mut callback);
+        self.show(limit - left);
         has_more |= left == 0 && !(self.hints.is_empty() && self.home.has_no_hints());
         if has_more {
             Progress::More(limit - left)
@@ -313,7 +314,7 @@ impl<T> TimerService<T> {
     {
         self.wake_up();
         let mut me = None;
-        poll_within(
+        let progress = poll_within(
             self,
             |service| &mut service.wheel,
             now,
@@ -358,7 +359,17 @@ impl<T> TimerService<T> {
                 }
                 true
             },
-        )
+        );
+        self.show(progress.expired());
+        progress
+    }
+
+    /// Shows the counts of the wheel to other threads, after a call that has done `steps` steps.
+    #[inline]
+    fn show(&self, steps: usize) {
+        if steps > 0 || self.home.shown().timers != self.wheel.len() {
+            self.home.show(self.wheel.stats());
+        }
     }
 }
 

@@ -17,7 +17,8 @@ use stillpoint_sys::sync::atomic::{fence, Ordering};
 ///
 /// The thread is the *owner* of the service. It calls [`run`](Self::run) often, or calls separately
 /// [`process`](Self::process), which takes messages of other threads, and [`manage`](Self::manage), which fires due
-/// timers. No other call does any work, and no clock is read. A thread may have several services.
+/// timers. No other call does any work, and no clock is read. A thread may have several services. In a `Mutex`, any thread that gets
+/// the lock (by `try_lock`) is the owner for as long as it has it. [`Remote::stats`] takes no lock.
 ///
 /// Timers of the thread itself are as cheap as those of a bare wheel. Timers that another thread adds or cancels are
 /// [`SharedTimer`]s.
@@ -142,7 +143,7 @@ impl<T> TimerService<T> {
         self.wheel.now()
     }
 
-    /// The counts of the wheel, including shared timers that it has taken in.
+    /// The counts of the wheel, including shared timers that it has taken in. For other threads: [`Remote::stats`].
     ///
     /// ```
     /// use stillpoint::timer::shared::TimerService;
@@ -324,6 +325,7 @@ impl<T> TimerService<T> {
         }
         let hints = [std::mem::take(&mut self.hints), self.home.close_hints()];
         Rest::new(std::mem::take(&mut self.sinks), hints, self.wheel.drain()).by_ref().for_each(values);
+        self.home.show(WheelStats::default());
     }
 }
 
