@@ -110,5 +110,21 @@ fn drain_takes_what_is_due_and_what_is_not() {
     left.sort_unstable();
     left.dedup();
     assert_eq!(left.len(), 5);
-    assert_eq!(due(&queue), []);
+    assert!(due(&queue).is_empty());
+}
+
+/// Of an iterator that has ended, only the drop is left to come.
+#[test]
+fn an_iterator_that_has_ended_drops_nothing_that_comes_later() {
+    let (queue, _mock) = queue();
+    // More than one look at free places.
+    let keys: Vec<_> = (0..3_000).map(|value| insert(&queue, value, HOUR)).collect();
+    keys[..2_999].iter().for_each(|key| assert!(queue.remove(key).is_some()));
+    let mut left = queue.drain();
+    assert_eq!(left.next().map(|item| item.into_inner()), Some(2_999));
+    assert!(left.next().is_none());
+    insert(&queue, 1, HOUR);
+    assert!(left.next().is_none());
+    drop(left);
+    assert_eq!(queue.len(), 1);
 }

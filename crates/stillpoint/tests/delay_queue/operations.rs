@@ -41,7 +41,7 @@ fn equal_deadlines_come_in_the_order_of_insertion_or_of_the_last_reset() {
             let key = queue.insert_at(number, at).unwrap();
             insert(&queue, 100, HOUR);
             mock.advance(3 * MS); // so that they are added to several levels
-            assert_eq!(due(&queue), []);
+            assert!(due(&queue).is_empty());
             key
         })
         .collect();
@@ -200,10 +200,10 @@ fn a_time_that_goes_back_loses_nothing() {
     let (queue, mock) = queue();
     insert(&queue, 1, 2 * HOUR);
     mock.advance(HOUR);
-    assert_eq!(due(&queue), []);
+    assert!(due(&queue).is_empty());
     mock.set(Duration::ZERO);
     insert(&queue, 2, 90 * HOUR / 60);
-    assert_eq!(due(&queue), []);
+    assert!(due(&queue).is_empty());
     mock.set(3 * HOUR);
     assert_eq!(due(&queue), [2, 1]);
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::pin::pin;
+use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
@@ -181,4 +181,37 @@ fn a_clock_or_a_sleep_that_panics_leaves_the_queue_valid() {
         assert!(other.as_mut().poll(&mut cx).is_ready());
     }
     assert!(queue.is_empty());
+}
+
+/// Only the call that has taken an item can return it.
+#[test]
+fn a_sleep_that_panics_when_it_is_dropped_takes_no_item_away() {
+    struct Bomb;
+
+    impl Future for Bomb {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+    }
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a sleep that is not over");
+        }
+    }
+
+    let queue = DelayQueue::new();
+    queue.insert(1, Duration::from_secs(3_600)).expect("there is room");
+    let mut next = pin!(queue.next(|_| Bomb));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(next.as_mut().poll(&mut context).is_pending());
+    queue.insert_at(2, Instant::now()).expect("there is room");
+    let item = loop {
+        if let Poll::Ready(item) = next.as_mut().poll(&mut context) {
+            break item;
+        }
+    };
+    assert_eq!(item.map(|item| item.into_inner()), Some(2));
 }

@@ -37,6 +37,8 @@
 //! | milliseconds | ticks of 1,024 ns |
 //! | items that are due come in no order within a slot | items come in the order of their deadlines, equal ones in the order of insertion |
 //! | `insert` panics at its limit | [`insert`](DelayQueue::insert) hands the value back |
+//! | `Expired` | [`Delayed`] |
+//! | `insert` panics for a time that is too far away | it is never due |
 //! | `remove`, `reset` and `deadline` panic for a stale key; `try_remove` does not | [`remove`](DelayQueue::remove) and [`deadline`](DelayQueue::deadline) return `None`, and [`reset`](DelayQueue::reset) `false` |
 //! | needs tokio's clock | reads the system's clock, or [a clock of your choice](DelayQueue::timed_by) |
 

@@ -11,14 +11,15 @@ use super::state::{Answer, Found, Refusal, State};
 use super::time::{Time, NEVER};
 use super::waiter::{ring, Shared, Sleeper, Waiter};
 use crate::timer::shared::Alarm;
-use crate::timer::wheel::Taken;
+use crate::timer::wheel::{Taken, END};
 use crate::timer::{Key, Wheel, WheelStats};
+use stillpoint_sys::panics;
 
 /// A queue of items that come out when their time has come.
 ///
 /// Any task or thread may insert, reset and remove items, and wait for the next one: a task in [`next`](Self::next), with the
 /// sleep of its runtime, a thread in [`wait`](Self::wait). Each item is handed out once, never before its deadline, and in the
-/// order of the deadlines.
+/// order of the deadlines. (Items whose deadline has passed when they are inserted come in the order of their insertion.)
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,12 +65,14 @@ use crate::timer::{Key, Wheel, WheelStats};
 /// | [`next`](Self::next), [`wait`](Self::wait), [`try_next`](Self::try_next) | in proportion to the items that come nearer to their deadlines: each is moved at most twelve times in all, and while the lock is held, at most 1,024 for each level of the wheel |
 /// | [`peek`](Self::peek) | in proportion to the items that are next in each level of the wheel, at worst all |
 ///
-/// An item takes 32 bytes and an `Option<T>`, and the queue 17 KiB. A call that waits takes some 50 bytes. No call that fails allocates.
+/// An item takes 32 bytes and an `Option<T>`, and the queue 17 KiB. A call that waits takes some 50 bytes. No insertion, reset or
+/// removal that fails allocates.
 ///
 /// # Panics of others
 ///
 /// No code of users runs under the lock: values are dropped, wakers are called and cloned, and the clock is read outside of it. A
-/// panic of a destructor or a clock goes to the caller and leaves the queue valid; that of a waker is discarded.
+/// panic leaves the queue valid. That of a waker that is called or dropped, and that of a sleep that is dropped for an item, is
+/// discarded, since only this call can return the item; others go to the caller.
 pub struct DelayQueue<T> {
     shared: Shared<T>,
 }
@@ -159,8 +162,8 @@ impl<T> DelayQueue<T> {
         Self { shared: Shared::new(state, Time::of(Box::new(now))) }
     }
 
-    /// Inserts an item that is due after `delay`: never before that, and at once if `delay` is zero. Wakes the leader of those
-    /// who wait if it sleeps for longer.
+    /// Inserts an item that is due after `delay`: never before that, and at the next tick if `delay` is zero. Wakes the leader of
+    /// those who wait if it sleeps for longer.
     ///
     /// The [key](Key) names the item until it is taken out. Keys of other items, or of other queues, are harmless: see [`Key`] for
     /// the limit.
@@ -237,7 +240,7 @@ impl<T> DelayQueue<T> {
 
     /// Takes an item out, whether it is due or not. `None` if it was taken out before: it has been handed out, or was removed.
     ///
-    /// This is tokio-util's `try_remove`; its `remove` panics for a stale key.
+    /// As tokio-util's `try_remove`, without the deadline; its `remove` panics for a stale key.
     ///
     /// Complexity: constant. Nobody is woken, except at the end of a closed queue.
     pub fn remove(&self, key: &Key) -> Option<T> {
@@ -386,8 +389,12 @@ impl<T> DelayQueue<T> {
             let mut has_slept = false;
             loop {
                 let tick = match waiter.ask(Sleeper::Task(cx.waker())) {
-                    Answer::Item(taken) => return Poll::Ready(Some(self.delayed(taken))),
-                    Answer::Sleep(tick) => tick,
+                    Answer::Item(taken) => {
+                        // Nobody else can return the item.
+                        panics::catch(|| sleep.set(None)).unwrap_or_else(panics::discard);
+                        return Poll::Ready(Some(self.delayed(taken)));
+                    }
+                    Answer::Sleep { until, .. } => until,
                     Answer::Follow => NEVER,
                     Answer::End => return Poll::Ready(None),
                 };
@@ -446,6 +453,9 @@ impl<T> DelayQueue<T> {
     /// assert!(!queue.is_closed()); // so the time was over
     /// ```
     pub fn wait_timeout(&self, timeout: Duration) -> Option<Delayed<T>> {
+        if timeout.is_zero() {
+            return self.try_next();
+        }
         // Without an end if that is beyond what the system can name.
         self.wait_until(Instant::now().checked_add(timeout))
     }
@@ -456,8 +466,9 @@ impl<T> DelayQueue<T> {
         loop {
             let sleep = match waiter.ask(Sleeper::Thread) {
                 Answer::Item(taken) => return Some(self.delayed(taken)),
-                Answer::Sleep(NEVER) | Answer::Follow => None,
-                Answer::Sleep(tick) => Some(time.instant(tick).saturating_duration_since(time.now())),
+                Answer::Sleep { until: NEVER, .. } | Answer::Follow => None,
+                // The clock is not read again: it may be one that parks, and so loses the token of whoever wakes this thread.
+                Answer::Sleep { until, now } => Some(time.instant(until).saturating_duration_since(time.instant(now))),
                 Answer::End => return None,
             };
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -503,8 +514,8 @@ impl<T> DelayQueue<T> {
 
     /// Takes out all items, whether they are due or not, in no order. Dropping the iterator drops those that are left.
     ///
-    /// Items are taken one by one, and nobody waits longer than for that. Of items that are inserted meanwhile, some may stay: see
-    /// [`close`](Self::close).
+    /// Items are taken one by one, and the lock is held for one item, or for a look at 1,024 free places. Of items that are inserted
+    /// meanwhile, some may stay: see [`close`](Self::close).
     ///
     /// Complexity: proportional to the capacity of the queue.
     pub fn drain(&self) -> impl Iterator<Item = Delayed<T>> + '_ {
@@ -589,10 +600,14 @@ impl<T> Iterator for Rest<'_, T> {
     type Item = Delayed<T>;
 
     fn next(&mut self) -> Option<Delayed<T>> {
-        let taken = self.queue.shared.lock().take_from(&mut self.from);
-        let (taken, alarm) = taken?;
-        ring(alarm);
-        Some(self.queue.delayed(taken))
+        while self.from != END {
+            let taken = self.queue.shared.lock().take_from(&mut self.from);
+            if let Some((taken, alarm)) = taken {
+                ring(alarm);
+                return Some(self.queue.delayed(taken));
+            }
+        }
+        None
     }
 }
 

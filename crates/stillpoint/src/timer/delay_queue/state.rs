@@ -41,8 +41,8 @@ pub(super) enum Found<T> {
 pub(super) enum Answer<T> {
     Item(Taken<T>),
     End,
-    /// The caller leads: it sleeps until this tick, or until its alarm rings.
-    Sleep(u64),
+    /// The caller leads: it sleeps until a tick, or until its alarm rings.
+    Sleep { until: u64, now: u64 },
     /// The caller sleeps until its alarm rings.
     Follow,
 }
@@ -143,7 +143,7 @@ impl<T> State<T> {
             Found::More => return (Asked::More, Outside::default()),
             Found::Nothing(until) => {
                 return match self.waiters.enter(ticket, until, alarm, rings_caller) {
-                    Some((Place::Leads, outside)) => (Asked::Answer(Answer::Sleep(until)), outside),
+                    Some((Place::Leads, outside)) => (Asked::Answer(Answer::Sleep { until, now }), outside),
                     Some((Place::Follows, outside)) => (Asked::Answer(Answer::Follow), outside),
                     None => (Asked::NoAlarm, Outside::default()),
                 };

@@ -7,6 +7,7 @@ use std::thread;
 use super::state::{Answer, Asked, State};
 use super::time::Time;
 use crate::timer::shared::Alarm;
+use stillpoint_sys::panics;
 
 /// What all calls on a queue share.
 #[derive(Debug)]
@@ -90,7 +91,11 @@ impl<'q, T> Waiter<'q, T> {
                 .ask(&mut self.ticket, now, &mut alarm, |present| sleeper.is_rung_by(present));
             outside.settle();
             match asked {
-                Asked::Answer(answer) => return answer,
+                Asked::Answer(answer) => {
+                    // Left over if the second look has found something. Only this call can return that.
+                    panics::catch(|| drop(alarm)).unwrap_or_else(panics::discard);
+                    return answer;
+                }
                 // Cloning a waker runs code of its executor: outside of the lock.
                 Asked::NoAlarm => alarm = Some(sleeper.alarm()),
                 Asked::More => {}

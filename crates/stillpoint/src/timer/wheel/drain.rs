@@ -1,4 +1,4 @@
-use super::Wheel;
+use super::{Wheel, END};
 
 /// An iterator over the values of all timers: see [`Wheel::drain`].
 #[derive(Debug)]
@@ -17,7 +17,12 @@ impl<T> Iterator for Drain<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        self.wheel.core.store.take_from(&mut self.index).map(|(_, _, value)| value)
+        while self.index != END {
+            if let Some((_, _, value)) = self.wheel.core.store.take_from(&mut self.index) {
+                return Some(value);
+            }
+        }
+        None
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

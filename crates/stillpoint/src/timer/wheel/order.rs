@@ -61,7 +61,8 @@ impl<T> Wheel<T> {
         self.core.earliest().map(|(_, index)| self.core.store.key(index))
     }
 
-    /// Takes the timer in the first place from `*from` on that is in use, and sets `*from` to the place after it.
+    /// Takes the timer in the first place from `*from` on that is in use, and sets `*from` to the place after it. Looks at 1,024 places
+    /// at most: if there is none among them, `*from` is behind them, or [`END`](super::END).
     pub(crate) fn take_from(&mut self, from: &mut u32) -> Option<Taken<T>> {
         let (key, deadline, value) = self.core.store.take_from(from)?;
         Some(Taken { key, deadline, value })

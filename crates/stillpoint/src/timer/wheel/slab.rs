@@ -18,6 +18,10 @@ use super::schedule::{Schedule, LENT};
 
 /// The end of the free list: the index of a list head.
 const NONE: u32 = 0;
+/// The places at which a [search](Slab::take_from) looks.
+const LOOKED: usize = 1024;
+/// The end of such searches: no timer has this index.
+pub(crate) const END: u32 = u32::MAX;
 /// The number of timers that 32-bit indices can name besides the list heads.
 const INDICES: usize = (u32::MAX - SENTINELS) as usize;
 /// The highest generation of a place that may be freed. Places that are allocated later in its stead have 2³⁰
@@ -272,19 +276,21 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The first timer in use, at `index` or after it.
-    pub(super) fn in_use(&self, index: u32) -> Option<u32> {
-        let from = index.saturating_sub(SENTINELS);
-        let rest = self.timers.get(from as usize..)?;
-        rest.iter().position(Timer::is_used).map(|further| SENTINELS + from + further as u32)
-    }
-
     /// Takes out the first timer in use, at `from` or after it, and sets `from` to the index behind it. Returns the timer's
-    /// key, its deadline and its value.
+    /// key, its deadline and its value. `None` if there is none among the next [`LOOKED`] places; `from` is then behind these, or
+    /// [`END`].
     pub(super) fn take_from(&mut self, from: &mut u32) -> Option<(Key, u64, T)> {
         loop {
-            let index = self.in_use(*from)?;
-            *from = index + 1;
+            let first = from.saturating_sub(SENTINELS);
+            let Some(rest) = self.timers.get(first as usize..).filter(|rest| !rest.is_empty()) else {
+                *from = END;
+                return None;
+            };
+            let looked = rest.len().min(LOOKED);
+            let further = rest[..looked].iter().position(Timer::is_used);
+            *from = SENTINELS + first + further.map_or(looked, |further| further + 1) as u32;
+            further?;
+            let index = *from - 1;
             self.lists.unlink(index);
             let (key, deadline) = (self.key(index), self.timer(index).deadline);
             // `None` for a periodic timer whose callback is running.
