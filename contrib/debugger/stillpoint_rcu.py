@@ -5,7 +5,7 @@
 
 Debian's lldb may not find its own modules: then set PYTHONPATH to /usr/lib/llvm-14/lib/python3.11/dist-packages.
 
-It needs no debug information: the library has a table of offsets in the section `stillpoint_layout`. A process is only read, and none of
+For 64-bit programs on little-endian processors. It needs no debug information: the library has a table of offsets in the section `stillpoint_layout`. A process is only read, and none of
 its functions is called. Numbers of a process that runs on may be of different moments.
 """
 
@@ -42,11 +42,11 @@ class Reader:
         self.read = read
         if read(address, 8) != b"stillpnt":
             raise Unreadable("the section stillpoint_layout does not begin as it should: is the core file complete?")
-        version, self.entries = self.word(address + 8), self.word(address + 16)
+        version, self.size, self.entries = (self.word(address + offset) for offset in (8, 16, 24))
         if version != VERSION:
             raise Unreadable(f"the program's table has version {version}, this script reads {VERSION}: "
                              "take the script of the library's release")
-        address += 24
+        address += 32
         for name, fields, times in NAMES:
             tables = []
             for _ in range(times):
@@ -102,7 +102,6 @@ class Domain:
     def lines(self, thread_of):
         """The report. `thread_of` returns the debugger's name of the thread with this id, or None."""
         readers = self.readers()
-        first = min((record.state for record in readers if record.is_open), default=None)
         yield f"domain `{self.name}` ({self.id}, at {self.protocol:#x}): token {self.token}"
         yield f"  waiting to be freed: {self.pending} ({self.pending_bytes} bytes); readers: {len(readers)}"
         for record in readers:
@@ -110,14 +109,13 @@ class Domain:
             where = f"thread {record.tid}" + (f" ({thread})" if thread else ", which is not there")
             if record.tid == 0:
                 where = "a slot of no thread"
-            way = "  <-- IN THE WAY" if record.is_open and record.state == first < self.token else ""
+            way = "  <-- IN THE WAY" if record.is_open and record.state < self.token else ""
             yield f"  {where}: {record.says(self.token)}{way}"
             if record.protects:
                 yield "    protects " + ", ".join(f"{address:#x}" for address in record.protects)
 
 
 class Record:
-    KINDS = {0: "region", 1: "QSBR", 4: "protected load"}
     LIGHT = 2
 
     def __init__(self, reader, at):
@@ -147,14 +145,17 @@ class Record:
         return "idle" + (f", has seen token {vouched}" if vouched else "")
 
 
-def report(read, tables, thread_of):
-    """The lines for all tables: a process has one for each version of the library."""
+def report(read, sections, thread_of):
+    """The lines for all tables. A section has one for each version of the library in a file."""
     count = 0
-    for address in tables:
-        for domain in Reader(read, address).domains():
-            count += 1
-            yield from domain.lines(thread_of)
-    if not tables:
+    for address, end in sections:
+        while address < end:
+            reader = Reader(read, address)
+            address += reader.size
+            for domain in reader.domains():
+                count += 1
+                yield from domain.lines(thread_of)
+    if not sections:
         yield "no section stillpoint_layout: the program does not use the library's domains, or its file is not loaded"
     elif count == 0:
         yield "no domains"
@@ -169,7 +170,7 @@ def in_gdb():
 
     def thread_of(tid):
         for thread in gdb.selected_inferior().threads():
-            if tid in thread.ptid:
+            if tid == thread.ptid[1]:
                 return f"gdb's thread {thread.num}"
         return None
 
@@ -182,9 +183,9 @@ def in_gdb():
         def invoke(self, argument, from_tty):
             # A line is: 0xBEGIN - 0xEND is NAME [in FILE]
             lines = (line.split() for line in gdb.execute("info files", to_string=True).splitlines())
-            tables = [int(line[0], 16) for line in lines if "stillpoint_layout" in line[4:5]]
+            sections = [(int(line[0], 16), int(line[2], 16)) for line in lines if "stillpoint_layout" in line[4:5]]
             try:
-                for line in report(read, tables, thread_of):
+                for line in report(read, sections, thread_of):
                     gdb.write(line + "\n")
             except Unreadable as error:
                 raise gdb.GdbError(f"stillpoint: {error}")
@@ -209,10 +210,11 @@ def lldb_command(debugger, _argument, result, _):
         thread = process.GetThreadByID(tid)
         return f"lldb's thread {thread.GetIndexID()}" if thread.IsValid() else None
 
-    sections = (module.FindSection("stillpoint_layout") for module in target.module_iter())
-    tables = [section.GetLoadAddress(target) for section in sections if section.IsValid()]
+    found = (module.FindSection("stillpoint_layout") for module in target.module_iter())
+    begun = [(section.GetLoadAddress(target), section.GetByteSize()) for section in found if section.IsValid()]
+    sections = [(address, address + size) for address, size in begun]
     try:
-        for line in report(read, tables, thread_of):
+        for line in report(read, sections, thread_of):
             result.AppendMessage(line)
     except Unreadable as error:
         result.SetError(f"stillpoint: {error}")

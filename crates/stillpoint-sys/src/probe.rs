@@ -25,18 +25,24 @@ macro_rules! probe {
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_pointer_width = "64",
     not(any(miri, stillpoint_loom, stillpoint_portable))
 ))]
 macro_rules! sdt {
     ($name:literal, $first:expr $(, $more:expr)*) => {{
+        // Never called: the arguments' types are checked outside of the unsafe block.
+        let _ = || {
+            let _: u64 = $first;
+            $(let _: u64 = $more;)*
+        };
         let first: u64 = $first;
         // SAFETY: the instruction does nothing. The sections have no flag but that of the comdat group, whose symbol all probes of
         // the program share.
         unsafe {
             ::core::arch::asm!(
                 "990: nop",
-                // The symbols' distances, then the type of the note; its owner; its contents. `?`: in the group of the code, which
-                // the linker may leave out.
+                // The lengths of the owner and of the contents, and the note's type; the owner; the contents. `?`: in the group of
+                // the code, which the linker may leave out.
                 ".pushsection .note.stapsdt,\"?\",\"note\"",
                 ".balign 4",
                 ".4byte 992f - 991f, 994f - 993f, 3",
@@ -77,6 +83,7 @@ macro_rules! sdt {
 #[cfg(not(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_pointer_width = "64",
     not(any(miri, stillpoint_loom, stillpoint_portable))
 )))]
 macro_rules! sdt {

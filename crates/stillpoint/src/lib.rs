@@ -159,7 +159,7 @@ pub mod busted;
 pub mod fence;
 #[cfg(feature = "std")]
 mod frames;
-#[cfg(feature = "metrics")]
+#[cfg(all(feature = "metrics", not(stillpoint_loom)))]
 pub mod metrics;
 #[cfg(feature = "std")]
 mod own_writes;

@@ -23,7 +23,7 @@
 //! |---|---|
 //! | `stillpoint_domain_pending`, `_pending_bytes` | what waits to be freed |
 //! | `stillpoint_domain_ready`, `_pinned` | of that, what the next poll may free, and what protected loads hold |
-//! | `stillpoint_domain_delay_p50_seconds`, `_delay_p99_seconds` | how long what was freed had waited |
+//! | `stillpoint_domain_delay_p50_seconds`, `_delay_p99_seconds` | how long what was freed since the domain was made had waited; 0 without a sample |
 //! | `stillpoint_domain_oldest_seconds` | how long readers have held something; 0 if they hold nothing |
 //! | `stillpoint_domain_readers`, `_owned`, `_silent` | registered readers, protected loads without a thread, readers that cause fences |
 //! | `stillpoint_domain_fence_refused` | 1 while the kernel refuses the fence |
@@ -93,12 +93,12 @@ impl sealed::Statistics for Stats {
         ),
         (
             "stillpoint_domain_delay_p50_seconds",
-            "From retirement to free: the median of all times.",
+            "From retirement to free: the median since the domain was made.",
             Gauge(|s| delay(s, 50.0)),
         ),
         (
             "stillpoint_domain_delay_p99_seconds",
-            "From retirement to free: the 99th percentile of all times.",
+            "From retirement to free: the 99th percentile since the domain was made.",
             Gauge(|s| delay(s, 99.0)),
         ),
         ("stillpoint_domain_readers", "Registered readers.", Gauge(|s| s.readers as f64)),
@@ -205,7 +205,7 @@ impl Metrics {
     /// If it returns `None`, since what it is about is gone, it is not called again. Install the recorder before: this call describes the
     /// metrics to it.
     ///
-    /// `stats` should keep alive no more than a `Weak`, unless the program ends with it.
+    /// `stats` should hold only a `Weak`, unless the object lives as long as the program.
     pub fn add<S: Statistics>(
         &self,
         name: impl Into<String>,
@@ -220,11 +220,12 @@ impl Metrics {
     /// Sets the metrics of all [domains](Domain::all) and of what was added, to what their `stats()` say now.
     ///
     /// Takes as long as these calls: a domain's looks at all its readers. Allocates; may run at any time on any thread, also several times
-    /// at once. A domain that has ended, and what is gone, keep their last numbers until the exporter forgets them. Domains of one name
-    /// overwrite each other's.
+    /// at once. A domain that has ended, and what is gone, keep their last numbers until the exporter forgets them. Of domains of one name,
+    /// the gauges show one, and the counters the largest. If a domain's last handle is dropped meanwhile, this call frees what is left in
+    /// it.
     ///
     /// # Panics
-    /// With the panic of a function that was added.
+    /// With the panic of a function that was added, or of a destructor.
     pub fn record(&self) {
         describe::<Stats>();
         for domain in Domain::all() {

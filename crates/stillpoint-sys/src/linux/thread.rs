@@ -76,6 +76,11 @@ impl<'l> Stat<'l> {
         // A name may contain anything, including parentheses and blanks; the fields after it may not.
         let (head, fields) = line.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
+        Self::with_name(name, fields)
+    }
+
+    /// From what follows the name's last parenthesis. Allocates nothing.
+    pub(super) fn with_name(name: &'l str, fields: &str) -> Option<Self> {
         // The manual counts from 1, and the name is field 2.
         let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3);
         Some(Self {

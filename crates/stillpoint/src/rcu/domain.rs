@@ -75,7 +75,7 @@ impl Domain {
     /// among them once it was used.
     ///
     /// Each one that the iterator returns is a handle, too. If it becomes the last one, its drop frees what is left in the domain, as
-    /// any last handle's. Takes time in proportion to the number of domains. Allocates nothing.
+    /// any last handle's. After a `fork` meanwhile, a domain that another thread was just looking at is never freed in the child. Takes time in proportion to the number of domains. Allocates nothing.
     ///
     /// ```
     /// use stillpoint::rcu::Domain;

@@ -46,10 +46,11 @@ fn a_delay_is_the_whole_time() {
     let domain = Domain::new();
     let reader = domain.reader();
     (0..63).for_each(|_| retire_one(&domain));
-    let (region, begun) = (reader.pin(), Instant::now());
+    let region = reader.pin();
     let mut reclaimer = domain.reclaimer();
     reclaimer.retire(domain.cell(1).take().expect("never empty here")).expect("it has room");
     assert_eq!(reclaimer.poll(), 0, "a region is in the way");
+    let begun = Instant::now();
     while begun.elapsed() < least {
         thread::yield_now();
     }
@@ -58,19 +59,19 @@ fn a_delay_is_the_whole_time() {
     drop(reclaimer);
     assert_eq!(domain.stats().delays.count(), 1);
     let by_region = domain.stats().delays.percentile(100.0).expect("there is one");
-    // The poll was a little later than the clock's first reading.
-    assert!(by_region >= least / 2, "{by_region:?}");
+    assert!(by_region >= least, "{by_region:?}");
 
     let domain = Domain::new();
     let reader = domain.reader();
     (0..63).for_each(|_| retire_one(&domain));
     let cell = domain.cell(1);
-    let (held, begun) = (cell.protect(&reader).expect("never empty here"), Instant::now());
+    let held = cell.protect(&reader).expect("never empty here");
     let mut reclaimer = domain.reclaimer();
     reclaimer.retire(cell.take().expect("never empty here")).expect("it has room");
     while domain.stats().pinned == 0 {
         assert_eq!(reclaimer.poll(), 0, "a protected load holds it");
     }
+    let begun = Instant::now();
     while begun.elapsed() < least {
         thread::yield_now();
     }
@@ -78,7 +79,7 @@ fn a_delay_is_the_whole_time() {
     while reclaimer.poll() == 0 {}
     assert_eq!(domain.stats().delays.count(), 1);
     let by_load = domain.stats().delays.percentile(100.0).expect("there is one");
-    assert!(by_load >= least / 2, "{by_load:?}");
+    assert!(by_load >= least, "{by_load:?}");
 }
 
 #[test]

@@ -227,9 +227,10 @@ fn own_cpu() -> usize {
 /// The CPU on which a runnable thread was last, from the contents of `/proc/PID/task/TID/stat`
 /// (`proc_pid_stat(5)`).
 fn waiting_cpu(stat: &[u8]) -> Option<usize> {
-    // The name in the second field may contain anything, and may be cut in the middle of a character.
-    let text = String::from_utf8_lossy(stat);
-    let stat = Stat::parse(&text)?;
+    // The name in the second field may contain anything, and may be cut in the middle of a character. Nothing is allocated: a thread
+    // that forks, and has taken the allocator's locks, may wait for the end of this look.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let stat = Stat::with_name("", std::str::from_utf8(&stat[end + 1..]).ok()?)?;
     (stat.state == 'R').then_some(stat.cpu? as usize)
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Layout {
     magic: [u8; 8],
     /// Increased with each change of this struct, and of what its offsets mean.
     version: usize,
+    /// In bytes. The linker puts the tables of several versions of the library one after the other.
+    size: usize,
     entries: &'static Registry<Entry>,
     registries: [[usize; 10]; 3],
     entry: [usize; 2],
@@ -30,6 +32,7 @@ pub(super) struct Layout {
 pub(super) static LAYOUT: Layout = Layout {
     magic: *b"stillpnt",
     version: 1,
+    size: size_of::<Layout>(),
     entries: &ENTRIES,
     registries: [Registry::<Entry>::LAYOUT, Registry::<Record>::LAYOUT, Registry::<Counters>::LAYOUT],
     entry: Entry::LAYOUT,

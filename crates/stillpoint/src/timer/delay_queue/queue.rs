@@ -468,7 +468,9 @@ impl<T> DelayQueue<T> {
                 Answer::Item(taken) => return Some(self.delayed(taken)),
                 Answer::Sleep { until: NEVER, .. } | Answer::Follow => None,
                 // The clock is not read again: it may be one that parks, and so loses the token of whoever wakes this thread.
-                Answer::Sleep { until, now } => Some(time.instant(until).saturating_duration_since(time.instant(now))),
+                Answer::Sleep { until, now } => {
+                    Some(time.instant(until).saturating_duration_since(time.instant(now)))
+                }
                 Answer::End => return None,
             };
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));

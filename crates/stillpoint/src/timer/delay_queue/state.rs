@@ -42,7 +42,10 @@ pub(super) enum Answer<T> {
     Item(Taken<T>),
     End,
     /// The caller leads: it sleeps until a tick, or until its alarm rings.
-    Sleep { until: u64, now: u64 },
+    Sleep {
+        until: u64,
+        now: u64,
+    },
     /// The caller sleeps until its alarm rings.
     Follow,
 }

@@ -29,10 +29,10 @@ pub use nodes::{Node, NodeWheel};
 pub(crate) use order::{InOrder, Taken};
 #[cfg(feature = "std")]
 pub(crate) use poll::poll_within;
-pub(crate) use slab::END;
 pub use schedule::Schedule;
 #[cfg(feature = "std")]
 pub(crate) use schedule::{PERIODIC, RELATIVE};
+pub(crate) use slab::END;
 
 use engine::Core;
 use level::LATE;

@@ -341,7 +341,7 @@ impl RetireList {
         other: &mut Self,
         let_go: impl Fn(Garbage) -> Result<Garbage, Garbage>,
     ) {
-        let (begun, begun_there) = (self.begun(), other.begun());
+        let (begun, begun_there) = (self.opened, other.begun());
         let objects = other.take_all();
         other.count_nothing();
         for garbage in objects {
@@ -378,7 +378,10 @@ impl RetireList {
             for batch in other.batches.drain(..) {
                 under_way += batch.objects;
                 match self.batches.back_mut() {
-                    Some(newest) if newest.token >= batch.token => newest.objects += batch.objects,
+                    Some(newest) if newest.token >= batch.token => {
+                        newest.objects += batch.objects;
+                        newest.ages.opened = newest.ages.opened.min(batch.ages.opened);
+                    }
                     _ => self.batches.push_back(batch),
                 }
             }

@@ -51,7 +51,7 @@ impl Core {
             }
             let is_first = laggard.request();
             if is_first && self.protocol.fence_request().is_err() {
-                // Relaxed: see `may_be_missed`.
+                // Relaxed: see `may_miss_requests`.
                 self.request_refused.store(true, Ordering::Relaxed);
                 self.wakers.wake_all();
             }
