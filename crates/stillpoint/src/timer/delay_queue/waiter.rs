@@ -6,6 +6,7 @@ use std::thread;
 
 use super::state::{Answer, Asked, State};
 use super::time::Time;
+use super::waiters::Outside;
 use crate::timer::shared::Alarm;
 
 /// What all calls on a queue share.
@@ -81,19 +82,21 @@ impl<'q, T> Waiter<'q, T> {
 
     /// What the call finds; if that is nothing, it is registered, and `sleeper` is woken for an answer.
     pub(super) fn ask(&mut self, sleeper: Sleeper<'_>) -> Answer<T> {
-        let mut alarm = None;
+        let (mut now, mut alarm) = (None, None);
         loop {
-            let now = self.shared.time.tick();
             let (asked, outside) = self
                 .shared
                 .lock()
                 .ask(&mut self.ticket, now, &mut alarm, |present| sleeper.is_rung_by(present));
             outside.settle();
             match asked {
-                Asked::Answer(answer) => return answer,
-                // Cloning a waker runs code of its executor: outside of the lock.
+                Asked::Answer(answer) => {
+                    Outside::dropping(alarm).settle();
+                    return answer;
+                }
+                // Cloning a waker runs code of its executor, and the clock may be one of users: outside of the lock.
                 Asked::NoAlarm => alarm = Some(sleeper.alarm()),
-                Asked::More => {}
+                Asked::More => now = Some(self.shared.time.tick()),
             }
         }
     }
