@@ -74,6 +74,7 @@ const WORDS: &[(&str, &str)] = &[
     ("steady", "timeouts of one length, which are renewed before they end"),
     ("remote", "one thread adds timers to another thread's wheel"),
     ("connections", "an application: idle timeouts of connections, which packets renew"),
+    ("queues", "queues of delays, which a task reads in real time"),
     // Of pool.
     ("RFC", "patches proposed for DPDK; their numbers are drawn as published, and were not measured here"),
     ("plain", "objects out and back, several at a time"),
@@ -223,6 +224,10 @@ const WORDS: &[(&str, &str)] = &[
     (
         "stillpoint/queue",
         "a queue of delays for a task, over our wheel; other threads may add to it and wake it",
+    ),
+    (
+        "stillpoint/delay-queue",
+        "our queue of delays, which tasks share; it is behind a lock, and reads a clock",
     ),
     (
         "floor",

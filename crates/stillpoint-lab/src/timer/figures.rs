@@ -77,6 +77,19 @@ pub(crate) const FIGURES: &[&Figure] = &[
         ..COMMON
     },
     &Figure {
+        name: "timers-queues",
+        scenarios: &["queues"],
+        title: "Queues of delays, read by a task",
+        across: Across::Metrics(&[
+            ("insert_ns", "insert"),
+            ("take_ns", "take"),
+            ("insert_and_take_ns", "insert and take"),
+            ("reset_ns", "reset"),
+        ]),
+        up: Up::less("", "ns"),
+        ..COMMON
+    },
+    &Figure {
         name: "connections",
         title: "Connections whose timeouts are renewed by packets: packets for a second of work",
         across: CHOICE,

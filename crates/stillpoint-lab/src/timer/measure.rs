@@ -15,8 +15,8 @@ use stillpoint_peers::timer::{
 
 use super::cycles::Bracket;
 use super::floor::Floor;
-use super::ours::{Ours, Queue, Time};
-use super::{HOUR, Plan, SPAN, connections, remote, steady, time};
+use super::ours::{Ours, Queue, SharedQueue, Time};
+use super::{HOUR, Plan, SPAN, connections, queues, remote, steady, time};
 use crate::experiment::prepare_child;
 
 /// The fewest operations of a slice.
@@ -36,6 +36,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let application = connections::CHOICES * connections::rounds(plan) as usize;
     let single = if plan.has("own") { plan.timers.len() * plan.rounds as usize } else { 0 };
     let rounds = single + steady + application;
+    let rounds = rounds + queues::STAGES * queues::rounds(plan) as usize;
     let progress = Progress::new(rounds * with_control(plan.contenders.clone()).len());
     let mut rows = Vec::new();
     if plan.has("own") {
@@ -54,6 +55,9 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     if plan.has("connections") && !interrupt::requested() {
         rows.extend(connections::run(plan, &progress));
     }
+    if plan.has("queues") && !interrupt::requested() {
+        rows.extend(queues::run(plan, &progress));
+    }
     Ok(rows)
 }
 
@@ -63,6 +67,7 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
         "stillpoint/wheel+instant" => Box::new(Ours::new(timers, Time::instants())),
         "stillpoint/wheel+clock" => Box::new(Ours::new(timers, Time::clock())),
         "stillpoint/queue" => Box::new(Queue::new(timers)),
+        "stillpoint/delay-queue" => Box::new(SharedQueue::new(timers)),
         "floor" => Box::new(Floor::new(timers)),
         "dpdk/rte_timer" => rte_timer(timers)?,
         "drop-in/rte_timer" => rte_timer_drop_in(timers)?,

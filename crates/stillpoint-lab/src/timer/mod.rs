@@ -9,6 +9,7 @@ mod figures;
 mod floor;
 mod measure;
 mod ours;
+mod queues;
 mod remote;
 mod show;
 mod steady;
@@ -30,6 +31,7 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "floor",
     "stillpoint/wheel+instant",
     "stillpoint/queue",
+    "stillpoint/delay-queue",
     "nexus-timer",
     "tokio-util",
     "hierarchical_hash_wheel_timer",
@@ -52,8 +54,8 @@ fn time(name: &str) -> &'static str {
 }
 
 /// One thread and its own timers; the same with timeouts of one length that are renewed for ever; two threads, one of
-/// which adds to the other's wheel; and an application.
-pub(crate) const SCENARIOS: &[&str] = &["own", "steady", "remote", "connections"];
+/// which adds to the other's wheel; an application; and queues of delays that a task reads.
+pub(crate) const SCENARIOS: &[&str] = &["own", "steady", "remote", "connections", "queues"];
 
 /// The longest delay, in ticks.
 const SPAN: u64 = 1_000_000;

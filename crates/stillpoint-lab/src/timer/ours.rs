@@ -1,9 +1,12 @@
 //! stillpoint's wheel as a contender, through its public interface. A tick is a nanosecond.
 
 use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
+use stillpoint::timer::delay_queue::DelayQueue;
 use stillpoint::timer::shared::TimerService;
 use stillpoint::timer::{Clock, Key, Limit, Wheel};
 use stillpoint_peers::timer::{IdleTimers, TimerContender};
@@ -245,6 +248,72 @@ impl TimerContender for Queue {
     fn expire(&mut self, more: u64) -> u64 {
         self.now += Duration::from_nanos(more);
         self.poll()
+    }
+
+    fn forget(&mut self) {
+        self.keys.clear();
+    }
+}
+
+/// The queue of delays that tasks share. The experiment sets its clock.
+pub(super) struct SharedQueue {
+    queue: DelayQueue<u64>,
+    keys: Vec<Key>,
+    begin: Instant,
+    /// The nanoseconds since the beginning.
+    now: Arc<AtomicU64>,
+}
+
+impl SharedQueue {
+    pub(super) fn new(timers: usize) -> Self {
+        let (begin, now) = (Instant::now(), Arc::<AtomicU64>::default());
+        let clock = Arc::clone(&now);
+        // Relaxed: one thread sets and reads the time.
+        let queue = DelayQueue::with_capacity(timers)
+            .timed_by(move || begin + Duration::from_nanos(clock.load(Ordering::Relaxed)));
+        Self { queue, keys: Vec::with_capacity(timers), begin, now }
+    }
+
+    fn deadline(&self, delay: u64) -> Instant {
+        self.begin + Duration::from_nanos(self.now.load(Ordering::Relaxed) + delay)
+    }
+
+    /// Polls until nothing is due. Returns the sum of the values.
+    fn poll(&mut self, more: u64) -> u64 {
+        self.now.fetch_add(more, Ordering::Relaxed);
+        std::iter::from_fn(|| self.queue.try_next()).map(|item| black_box(item.into_inner())).sum()
+    }
+}
+
+impl TimerContender for SharedQueue {
+    fn name(&self) -> &'static str {
+        "stillpoint/delay-queue"
+    }
+
+    fn add(&mut self, delays: &[u64]) -> Result<(), String> {
+        for &delay in delays {
+            let inserted = self.queue.insert_at(1, self.deadline(delay));
+            self.keys.push(inserted.map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, delays: &[u64]) -> u64 {
+        let reset = |(key, &delay): (&Key, &u64)| u64::from(self.queue.reset_at(key, self.deadline(delay)));
+        self.keys.iter().zip(delays).map(reset).sum()
+    }
+
+    fn cancel(&mut self, order: &[u32]) -> u64 {
+        order.iter().fold(0, |sum, &which| sum + self.queue.remove(&self.keys[which as usize]).unwrap_or(0))
+    }
+
+    fn idle(&mut self, polls: usize) -> u64 {
+        (0..polls).fold(0, |sum, _| sum + self.poll(1))
+    }
+
+    /// A tick more, to which deadlines are rounded up.
+    fn expire(&mut self, more: u64) -> u64 {
+        self.poll(more + 1_024)
     }
 
     fn forget(&mut self) {

@@ -41,6 +41,16 @@ const CONNECTIONS: &[Column] = &[
     ("bytes each", "bytes_per_connection"),
 ];
 
+const DELAYS: &[Column] = &[
+    ("insert, ns", "insert_ns"),
+    ("take, ns", "take_ns"),
+    ("insert and take, ns", "insert_and_take_ns"),
+    ("reset, ns", "reset_ns"),
+];
+
+const LATE: &[Column] =
+    &[("p50, µs", "late_us_p50"), ("p99, µs", "late_us_p99"), ("longest, µs", "late_us_max")];
+
 const REMOTE: &[Column] = &[
     ("add, source", "remote_source_cycles"),
     ("add, target", "remote_target_cycles"),
@@ -86,6 +96,14 @@ pub(super) fn tables(rows: &[Row]) {
         let choice = choice.as_str().unwrap_or_default();
         let caption = format!("{timers} connections with timeouts of {timeout} ms, {choice}; times in µs");
         of_rows(&caption, "contender", |row| row.contender.clone(), CONNECTIONS, rows);
+    }
+    let delays: Vec<&Row> = rows.iter().filter(|row| row.scenario == "queues").collect();
+    for rows in delays.chunk_by(|a, b| a.params["timers"] == b.params["timers"]) {
+        let (caption, columns) = match &rows[0].params["timers"] {
+            one if *one == 1 => ("How late an item is that is inserted while a task waits".to_owned(), LATE),
+            items => (format!("A queue of {items} delays, read by a task"), DELAYS),
+        };
+        of_rows(&caption, "contender", |row| row.contender.clone(), columns, rows);
     }
     say(
         "Median of rounds. Mixed: all timers are added, nine of ten cancelled, the others fired. In steps: of 64 ticks.",

@@ -22,6 +22,7 @@ fn every_contender_has_a_row_of_the_agreed_form() {
         ("stillpoint/wheel (again)", "integer"),
         ("floor", "integer"),
         ("stillpoint/wheel+instant", "std"),
+        ("stillpoint/delay-queue", "std"),
         ("nexus-timer", "std"),
         ("tokio-util", "std"),
         ("hierarchical_hash_wheel_timer", "std"),
@@ -73,6 +74,26 @@ fn a_terminal_gets_its_tables() {
         "Control of timer",
     ] {
         assert!(text.contains(expected), "{expected} in {text}");
+    }
+}
+
+/// Queues of delays: all items come out, or a row would be void.
+#[test]
+fn queues_of_delays_have_rows() {
+    let result =
+        json(&run(&["bench", "timer", "--quick", "--rounds", "1", "--scenarios", "queues", "--json"]));
+    let rows = result["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row.get("void").is_none()), "{rows:?}");
+    for (items, contender, metrics) in [
+        (10_000, "stillpoint/delay-queue", &["insert_ns", "take_ns", "insert_and_take_ns", "reset_ns"][..]),
+        (1_000_000, "tokio-util", &["insert_ns", "take_ns", "insert_and_take_ns", "reset_ns"]),
+        (1, "stillpoint/delay-queue", &["late_us_p50", "late_us_p99", "late_us_max"]),
+    ] {
+        let is_it = |row: &&Value| row["contender"] == contender && row["params"]["timers"] == items;
+        let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("{contender}, {items}"));
+        for &metric in metrics {
+            assert!(row["metrics"][metric].as_f64() > Some(0.0), "{metric} in {row}");
+        }
     }
 }
 

@@ -78,6 +78,26 @@ pub trait TimerContender {
     }
 }
 
+/// A queue of delays that a task reads, in real time. Times are nanoseconds.
+pub trait Delays {
+    /// Inserts an item for each delay from now. Before this call, the queue is empty.
+    ///
+    /// # Errors
+    /// If an item was refused.
+    fn insert(&mut self, delays: &[u64]) -> Result<(), String>;
+
+    /// Gives the items with these numbers, each once, new delays from now; items are numbered in the order of their insertion. Returns
+    /// how many were reset.
+    fn reset(&mut self, order: &[u32], delays: &[u64]) -> u64;
+
+    /// Takes out what is due, as a task does that asks for the next item until it would have to wait. Returns the sum of the items,
+    /// each of which is 1.
+    fn take(&mut self) -> u64;
+
+    /// Drops all items.
+    fn clear(&mut self);
+}
+
 /// Timers of connections, one for each, which each packet resets. Times are nanoseconds of [`clock`](Self::clock).
 pub trait IdleTimers {
     /// The time, as the contender's users read it.

@@ -10,7 +10,7 @@ use hierarchical_hash_wheel_timer::wheels::cancellable::QuadWheelWithOverflow;
 use nexus_timer::{BoundedWheel, TimerHandle, WheelBuilder};
 use tokio_util::time::DelayQueue;
 
-use super::{Ability, IdleTimers, TimerContender};
+use super::{Ability, Delays, IdleTimers, TimerContender};
 
 /// The wheel of `nexus-timer`, with ticks of a microsecond. Either the experiment sets the time, or the contender reads the clock at
 /// each addition, reset and poll, and adds an offset to it instead of waiting.
@@ -268,6 +268,49 @@ impl IdleTimers for DelayQueues {
             tokio::task::unconstrained(ready).await;
         });
         true
+    }
+}
+
+impl Delays for DelayQueues {
+    fn insert(&mut self, delays: &[u64]) -> Result<(), String> {
+        let _inside = self.runtime.enter();
+        let insert = |&delay: &u64| Some(self.queue.insert(1, Duration::from_nanos(delay)));
+        self.keys.extend(delays.iter().map(insert));
+        Ok(())
+    }
+
+    fn reset(&mut self, order: &[u32], delays: &[u64]) -> u64 {
+        let _inside = self.runtime.enter();
+        let mut done = 0;
+        for (&which, &delay) in order.iter().zip(delays) {
+            if let Some(key) = &self.keys[which as usize] {
+                self.queue.reset(key, Duration::from_nanos(delay));
+                done += 1;
+            }
+        }
+        done
+    }
+
+    fn take(&mut self) -> u64 {
+        let queue = &mut self.queue;
+        let ready = std::future::poll_fn(|context| {
+            let mut sum = 0;
+            while let Poll::Ready(Some(timer)) = queue.poll_expired(context) {
+                sum += timer.into_inner();
+            }
+            Poll::Ready(sum)
+        });
+        // The runtime has to see the time first.
+        self.runtime.block_on(async {
+            tokio::task::yield_now().await;
+            tokio::task::unconstrained(ready).await
+        })
+    }
+
+    fn clear(&mut self) {
+        let _inside = self.runtime.enter();
+        self.queue.clear();
+        self.keys.clear();
     }
 }
 

@@ -1,7 +1,7 @@
 //! A queue beside a sorted map: what comes out, in which order, and who is woken. `STILLPOINT_DELAY_ROUNDS=N` multiplies the number
 //! of sequences by N.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -75,6 +75,8 @@ struct Pair<'q> {
     queue: &'q DelayQueue<u64>,
     mock: Mock,
     promises: BTreeMap<u64, Promise>,
+    /// Those that were due at the last look.
+    known: BTreeSet<u64>,
     gone: Vec<Key>,
     turns: u64,
     calls: Vec<Waiting<'q>>,
@@ -90,8 +92,19 @@ fn ticks(time: Duration) -> u64 {
 
 impl<'q> Pair<'q> {
     fn new(queue: &'q DelayQueue<u64>, mock: Mock) -> Self {
-        let (promises, gone, calls) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { queue, mock, promises, gone, turns: 0, calls, closed: false, rings: 0, needs: 0 }
+        let (promises, known) = (BTreeMap::new(), BTreeSet::new());
+        Self {
+            queue,
+            mock,
+            promises,
+            known,
+            gone: Vec::new(),
+            turns: 0,
+            calls: Vec::new(),
+            closed: false,
+            rings: 0,
+            needs: 0,
+        }
     }
 
     fn tick(&self) -> u64 {
@@ -109,6 +122,7 @@ impl<'q> Pair<'q> {
         self.needs += usize::from(is_first && !self.calls.is_empty());
         let (turn, late) = (self.turns, deadline <= self.tick());
         self.turns += 1;
+        self.known.remove(&number);
         self.promises.insert(number, Promise { key, deadline, turn, late });
     }
 
@@ -130,20 +144,21 @@ impl<'q> Pair<'q> {
 
     /// The queue has handed out this item, or has said that nothing is due.
     fn got(&mut self, number: Option<u64>) {
+        if self.known.is_empty() {
+            // It has looked at the clock.
+            let due = self.promises.iter().filter(|(_, promise)| self.is_due(promise));
+            self.known = due.map(|(number, _)| *number).collect();
+        }
         let Some(number) = number else {
             assert!(self.promises.values().all(|promise| !self.is_due(promise)), "something is due");
             return;
         };
         let got = self.promises.remove(&number).expect("it was in the queue");
         assert!(self.is_due(&got), "{number} is early");
-        let in_time = self.promises.values().filter(|promise| self.is_due(promise) && !promise.late);
-        if !got.late {
-            let place = (got.deadline, got.turn);
-            assert!(
-                in_time.into_iter().all(|other| (other.deadline, other.turn) > place),
-                "{number} is not the first"
-            );
-        }
+        assert!(self.known.remove(&number), "{number} has come before those of an earlier look");
+        let known = self.known.iter().map(|number| &self.promises[number]);
+        let mut equal = known.filter(|other| !other.late && other.deadline == got.deadline);
+        assert!(got.late || equal.all(|other| other.turn > got.turn), "{number} is not the first");
         self.gone.push(got.key);
     }
 
@@ -188,6 +203,7 @@ impl<'q> Pair<'q> {
             Step::Remove(which) => {
                 let Some(number) = self.one(which) else { return };
                 let key = self.promises.remove(&number).unwrap().key;
+                self.known.remove(&number);
                 assert_eq!(self.queue.remove(&key), Some(number));
                 self.gone.push(key);
             }
@@ -223,6 +239,7 @@ impl<'q> Pair<'q> {
             Step::Clear => {
                 self.queue.clear();
                 self.promises.clear();
+                self.known.clear();
             }
             Step::Close => {
                 self.queue.close();

@@ -11,25 +11,43 @@ use super::mock::{due, insert, queue, timed, HOUR, MS};
 const TICK: Duration = Duration::from_nanos(1_024);
 
 #[test]
-fn items_come_in_the_order_of_their_deadlines_however_late_the_call_is() {
+fn each_look_finds_all_that_is_due() {
     let (queue, mock) = queue();
     // Far apart and near, in every level that an hour has; added in an order that is not theirs.
-    let delays: Vec<u64> =
-        (0..5_000).map(|number| number * 7_919 % 5_003 * (number % 7 + 1) * 1_000_000 / 17).collect();
-    for &delay in &delays {
+    let delays = (0..5_000_u64).map(|number| number * 7_919 % 5_003 * (number % 7 + 1) * 1_000_000 / 17);
+    let mut left: Vec<u64> = delays.collect();
+    for &delay in &left {
         insert(&queue, delay, Duration::from_nanos(delay));
     }
-    mock.advance(HOUR);
-    let late = insert(&queue, 0, Duration::ZERO);
-    let mut out: Vec<u64> = Vec::new();
-    while let Some(item) = queue.try_next() {
-        if item.key() != late {
-            out.push(item.into_inner());
+    left.sort_unstable();
+    for _ in 0..100 {
+        mock.set(Duration::from_nanos(left[49]) + TICK);
+        let passed = mock.passed().as_nanos() as u64;
+        let mut found = due(&queue);
+        found.sort_unstable();
+        let rest = left.split_off(left.partition_point(|delay| delay.div_ceil(1_024) <= passed / 1_024));
+        assert_eq!(found, std::mem::replace(&mut left, rest));
+        if left.len() < 50 {
+            break;
         }
     }
-    let ticks = |delay: &u64| delay.div_ceil(1_024);
-    assert_eq!(out.len(), delays.len());
-    assert!(out.iter().map(ticks).is_sorted());
+}
+
+#[test]
+fn a_call_at_each_deadline_gets_the_items_in_order() {
+    let (queue, mock) = queue();
+    for number in 0..1_000_u64 {
+        insert(&queue, number, Duration::from_nanos((number * 7_919 % 1_009) * 1_024 * 37));
+    }
+    let mut before = None;
+    for _ in 0..1_000 {
+        let next = queue.peek().unwrap();
+        let deadline = queue.deadline(&next).unwrap();
+        mock.set(deadline - mock.begin());
+        let item = queue.try_next().unwrap();
+        assert_eq!((item.key(), item.deadline()), (next, deadline));
+        assert!(before.replace(deadline) < Some(deadline));
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@
 //! | one task owns the queue; a `Stream` | tasks and threads share it (`&self`); [`next`](DelayQueue::next) is a future, [`wait`](DelayQueue::wait) blocks |
 //! | the end is an empty queue | the end is a queue that was [closed](DelayQueue::close) and is empty |
 //! | milliseconds | ticks of 1,024 ns |
-//! | items that are due come in no order within a slot | items come in the order of their deadlines, equal ones in the order of insertion |
+//! | items come in the order of milliseconds, and in none within one | [items come in the order of looks at the clock](DelayQueue#order) |
 //! | `insert` panics at its limit | [`insert`](DelayQueue::insert) hands the value back |
 //! | `Expired` | [`Delayed`] |
 //! | `insert` panics for a time that is too far away | it is never due |

@@ -18,8 +18,7 @@ use stillpoint_sys::panics;
 /// A queue of items that come out when their time has come.
 ///
 /// Any task or thread may insert, reset and remove items, and wait for the next one: a task in [`next`](Self::next), with the
-/// sleep of its runtime, a thread in [`wait`](Self::wait). Each item is handed out once, never before its deadline, and in the
-/// order of the deadlines. (Items whose deadline has passed when they are inserted come in the order of their insertion.)
+/// sleep of its runtime, a thread in [`wait`](Self::wait). Each item is handed out once, and never before its deadline.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,6 +50,14 @@ use stillpoint_sys::panics;
 ///
 /// **A future that was polled must be polled again when it is woken, or be dropped**, as for an asynchronous mutex. A future that
 /// is only kept may be the leader, and others wait for it.
+///
+/// # Order
+///
+/// The queue looks at the clock when it knows of no item that is due. Items that were due at one look come before those that became
+/// due by the next one. Those that became due between two looks come roughly in the order of their deadlines, and those with the
+/// same deadline in the order of insertion, or of the last reset. Where more than 64 items are close together, it may be another
+/// order, as in [`Wheel::poll`] with a [`Limit`](crate::timer::Limit). With a leader that sleeps by tokio's clock, looks are a
+/// millisecond apart.
 ///
 /// # Time
 ///
@@ -328,14 +335,14 @@ impl<T> DelayQueue<T> {
     /// # Ok::<(), stillpoint::timer::delay_queue::InsertError<&str>>(())
     /// ```
     pub fn try_next(&self) -> Option<Delayed<T>> {
+        let mut now = None;
         loop {
-            let now = self.shared.time.tick();
             let (found, alarm) = self.shared.lock().try_take(now);
             ring(alarm);
             match found {
                 Found::Item(taken) => return Some(self.delayed(taken)),
-                Found::Nothing(_) | Found::End => return None,
-                Found::More => {}
+                Found::Nothing { .. } | Found::End => return None,
+                Found::More => now = Some(self.shared.time.tick()),
             }
         }
     }

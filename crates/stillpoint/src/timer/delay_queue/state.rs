@@ -2,7 +2,7 @@
 
 use super::waiters::{Outside, Place, Waiters};
 use crate::timer::shared::Alarm;
-use crate::timer::wheel::{InOrder, Taken};
+use crate::timer::wheel::{NextDue, Taken};
 use crate::timer::{Key, Wheel};
 
 /// Events of the wheel in one critical section.
@@ -30,9 +30,12 @@ pub(super) enum Found<T> {
     Item(Taken<T>),
     /// The queue is closed, and empty.
     End,
-    /// Nothing is due before this tick.
-    Nothing(u64),
-    /// The lock is released for a moment; then the caller asks again.
+    /// Nothing is due before a tick; it is `now`.
+    Nothing {
+        until: u64,
+        now: u64,
+    },
+    /// The caller asks again, with the time: the lock is released meanwhile.
     More,
 }
 
@@ -115,28 +118,32 @@ impl<T> State<T> {
         }
     }
 
-    /// What is there at the tick `now`. Whoever takes an item then calls `wake_at_the_end`.
-    fn look(&mut self, now: u64) -> Found<T> {
-        match self.wheel.next_in_order(now, STEPS) {
-            InOrder::Due(taken) => Found::Item(taken),
-            InOrder::More => Found::More,
-            InOrder::NotBefore(_) if self.has_ended() => Found::End,
-            InOrder::NotBefore(tick) => Found::Nothing(tick),
+    /// What is there at the tick `now`; if there is none, what is known to be due. Whoever takes an item then calls
+    /// `wake_at_the_end`.
+    fn look(&mut self, now: Option<u64>) -> Found<T> {
+        let Some(now) = now else {
+            return self.wheel.take_ready().map_or(Found::More, Found::Item);
+        };
+        match self.wheel.next_due(now, STEPS) {
+            NextDue::Due(taken) => Found::Item(taken),
+            NextDue::More => Found::More,
+            NextDue::NotBefore(_) if self.has_ended() => Found::End,
+            NextDue::NotBefore(until) => Found::Nothing { until, now },
         }
     }
 
-    /// What is there at the tick `now`, for a call that does not wait.
-    pub(super) fn try_take(&mut self, now: u64) -> (Found<T>, Option<Alarm>) {
+    /// What is there, for a call that does not wait: see `look`.
+    pub(super) fn try_take(&mut self, now: Option<u64>) -> (Found<T>, Option<Alarm>) {
         let found = self.look(now);
         let alarm = if matches!(found, Found::Item(_)) { self.wake_at_the_end() } else { None };
         (found, alarm)
     }
 
-    /// What is there at the tick `now`, for a call that waits: see [`Waiters::enter`].
+    /// What is there, for a call that waits: see `look` and [`Waiters::enter`].
     pub(super) fn ask(
         &mut self,
         ticket: &mut Option<u64>,
-        now: u64,
+        now: Option<u64>,
         alarm: &mut Option<Alarm>,
         rings_caller: impl FnOnce(&Alarm) -> bool,
     ) -> (Asked<T>, Outside) {
@@ -144,7 +151,7 @@ impl<T> State<T> {
             Found::Item(taken) => Answer::Item(taken),
             Found::End => Answer::End,
             Found::More => return (Asked::More, Outside::default()),
-            Found::Nothing(until) => {
+            Found::Nothing { until, now } => {
                 return match self.waiters.enter(ticket, until, alarm, rings_caller) {
                     Some((Place::Leads, outside)) => (Asked::Answer(Answer::Sleep { until, now }), outside),
                     Some((Place::Follows, outside)) => (Asked::Answer(Answer::Follow), outside),

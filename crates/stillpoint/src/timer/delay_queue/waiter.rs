@@ -6,8 +6,8 @@ use std::thread;
 
 use super::state::{Answer, Asked, State};
 use super::time::Time;
+use super::waiters::Outside;
 use crate::timer::shared::Alarm;
-use stillpoint_sys::panics;
 
 /// What all calls on a queue share.
 #[derive(Debug)]
@@ -82,9 +82,8 @@ impl<'q, T> Waiter<'q, T> {
 
     /// What the call finds; if that is nothing, it is registered, and `sleeper` is woken for an answer.
     pub(super) fn ask(&mut self, sleeper: Sleeper<'_>) -> Answer<T> {
-        let mut alarm = None;
+        let (mut now, mut alarm) = (None, None);
         loop {
-            let now = self.shared.time.tick();
             let (asked, outside) = self
                 .shared
                 .lock()
@@ -92,13 +91,12 @@ impl<'q, T> Waiter<'q, T> {
             outside.settle();
             match asked {
                 Asked::Answer(answer) => {
-                    // Left over if the second look has found something. Only this call can return that.
-                    panics::catch(|| drop(alarm)).unwrap_or_else(panics::discard);
+                    Outside::dropping(alarm).settle();
                     return answer;
                 }
-                // Cloning a waker runs code of its executor: outside of the lock.
+                // Cloning a waker runs code of its executor, and the clock may be one of users: outside of the lock.
                 Asked::NoAlarm => alarm = Some(sleeper.alarm()),
-                Asked::More => {}
+                Asked::More => now = Some(self.shared.time.tick()),
             }
         }
     }

@@ -48,6 +48,10 @@ impl Outside {
         Self { ring: self.ring.or(alarm), ..self }
     }
 
+    pub(super) fn dropping(alarm: Option<Alarm>) -> Self {
+        Self { ring: None, drop: alarm }
+    }
+
     /// A panic goes no further: the caller may have an item that only this call can return.
     pub(super) fn settle(self) {
         if let Some(alarm) = self.ring {

@@ -1,6 +1,8 @@
 //! The wheel of one thread.
 
 mod drain;
+#[cfg(feature = "delay-queue")]
+mod due;
 mod engine;
 mod expired;
 mod key;
@@ -9,8 +11,6 @@ mod level;
 mod lists;
 mod moves;
 mod nodes;
-#[cfg(feature = "delay-queue")]
-mod order;
 mod poll;
 mod schedule;
 mod slab;
@@ -20,13 +20,13 @@ mod tests;
 use core::fmt;
 
 pub use drain::Drain;
+#[cfg(feature = "delay-queue")]
+pub(crate) use due::{NextDue, Taken};
 pub use expired::{Expired, Full, Limit, Popped, Progress};
 pub use key::Key;
 #[cfg(feature = "std")]
 pub(crate) use lent::Lent;
 pub use nodes::{Node, NodeWheel};
-#[cfg(feature = "delay-queue")]
-pub(crate) use order::{InOrder, Taken};
 #[cfg(feature = "std")]
 pub(crate) use poll::poll_within;
 pub use schedule::Schedule;

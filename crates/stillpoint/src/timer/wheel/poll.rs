@@ -145,7 +145,8 @@ impl<T> Wheel<T> {
 
     /// Takes the first ready timer out of a wheel that has no periodic timers.
     #[cfg(feature = "delay-queue")]
-    pub(super) fn take_ready(&mut self) -> Option<super::Taken<T>> {
+    #[inline]
+    pub(crate) fn take_ready(&mut self) -> Option<super::Taken<T>> {
         let Fired { key, deadline, .. } = self.fire()?;
         let value = self.core.store.release(key)?;
         Some(super::Taken { key, deadline, value })

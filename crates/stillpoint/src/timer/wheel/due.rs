@@ -1,11 +1,11 @@
-//! Timers one by one, in the order of their deadlines: for a queue of delays.
+//! Timers one by one: for a queue of delays.
 
 use super::moves::MOVES;
 use super::{Key, Wheel};
 
-/// What comes next: see [`Wheel::next_in_order`].
+/// What comes next: see [`Wheel::next_due`].
 #[derive(Debug)]
-pub(crate) enum InOrder<T> {
+pub(crate) enum NextDue<T> {
     /// A timer that is due. It is out of the wheel.
     Due(Taken<T>),
     /// Nothing is due, or has to be moved, before this time; `u64::MAX` if there is no timer.
@@ -23,29 +23,25 @@ pub(crate) struct Taken<T> {
 }
 
 impl<T> Wheel<T> {
-    /// Takes the timer with the earliest deadline, if it is due at `now`. For wheels without periodic timers, whose time is
-    /// advanced by this method only.
+    /// Takes a timer that is due at `now`, in the order of a [`poll`](Wheel::poll). For wheels without periodic timers, whose time
+    /// is advanced by this method only.
     ///
-    /// The time goes from one event to the next, and never past what is left to do: each timer comes to the lowest level
-    /// before it fires. So the deadlines come in order, and equal ones in the order of arming, however late the call is. A
-    /// timer that is due when it is added comes after those that are known to be due.
-    ///
-    /// Complexity: at most `steps` events, each of which moves at most 64 timers for each level in use.
-    pub(crate) fn next_in_order(&mut self, now: u64, steps: usize) -> InOrder<T> {
+    /// Complexity: at most `steps` times as many moves as of [`advance`](Wheel::advance).
+    pub(crate) fn next_due(&mut self, now: u64, steps: usize) -> NextDue<T> {
         let now = now.max(self.core.now);
         for _ in 0..steps {
             if let Some(taken) = self.take_ready() {
-                return InOrder::Due(taken);
+                return NextDue::Due(taken);
             }
             let event = self.core.next_event().unwrap_or(u64::MAX);
             self.core.next = event;
             if event > now {
                 self.core.now = now;
-                return InOrder::NotBefore(event);
+                return NextDue::NotBefore(event);
             }
-            self.core.go_on(event.max(self.core.now), MOVES);
+            self.core.go_on(now, MOVES);
         }
-        InOrder::More
+        NextDue::More
     }
 
     /// Sets the time, if nothing is reached by then: so that delays from now on are short ones.
