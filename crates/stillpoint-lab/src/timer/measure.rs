@@ -36,7 +36,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let application = connections::CHOICES * connections::rounds(plan) as usize;
     let single = if plan.has("own") { plan.timers.len() * plan.rounds as usize } else { 0 };
     let rounds = single + steady + application;
-    let rounds = rounds + queues::STAGES * queues::rounds(plan) as usize;
+    let rounds = rounds + queues::stages(plan) * queues::rounds(plan) as usize;
     let progress = Progress::new(rounds * with_control(plan.contenders.clone()).len());
     let mut rows = Vec::new();
     if plan.has("own") {

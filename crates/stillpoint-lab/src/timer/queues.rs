@@ -19,7 +19,7 @@ use stillpoint_peers::timer::{DelayQueues, Delays};
 use super::Plan;
 use super::measure::{self, Figures};
 
-pub(super) const ITEMS: [usize; 2] = [10_000, 1_000_000];
+const ITEMS: [usize; 2] = [10_000, 1_000_000];
 /// Insertions while a task waits.
 const WAKES: usize = 500;
 /// The delays of these insertions are shorter than this, in nanoseconds.
@@ -31,13 +31,20 @@ pub(super) fn rounds(plan: &Plan) -> u32 {
     if plan.has("queues") { plan.rounds.min(7) } else { 0 }
 }
 
-/// The numbers of items, and the insertions while a task waits.
-pub(super) const STAGES: usize = ITEMS.len() + 1;
+/// The numbers of items: those of timers that the plan has as well.
+fn items(plan: &Plan) -> impl Iterator<Item = usize> + use<'_> {
+    ITEMS.into_iter().filter(|items| plan.timers.contains(items))
+}
+
+/// One for each number of items, and the insertions while a task waits.
+pub(super) fn stages(plan: &Plan) -> usize {
+    items(plan).count() + 1
+}
 
 pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
     let mut random = Random::new(plan.seed);
     let mut rows = Vec::new();
-    for items in ITEMS {
+    for items in items(plan) {
         progress.stage(&format!("timer: a queue of {items} delays"));
         let measure = |name: &str, work: &Work| {
             let Some(mut queue) = make(name, items)? else { return Ok(Figures::new()) };
