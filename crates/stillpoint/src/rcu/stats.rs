@@ -58,8 +58,9 @@ pub struct Stats {
     /// not been polled since some of its objects were let go of, this may be the age of one of those.
     pub oldest: Option<Duration>,
     /// How long objects have waited from their retirement until they were freed. Objects in a reclaimer count from its first poll after
-    /// their retirement (a write in the default domain polls), and those of one batch as its first object. Objects that were left to the domain
-    /// count from when another thread took them over, and so do those that a protected load held when their list was taken over. Callbacks, and objects that [`Retired::try_free`](super::Retired::try_free) frees, are not sampled.
+    /// their retirement (a write in the default domain polls), and those that one poll frees as the oldest of them. Objects that were
+    /// left to the domain count from when another thread took them over, and so do those that a protected load held when their list was
+    /// taken over. Callbacks, and objects that [`Retired::try_free`](super::Retired::try_free) frees, are not sampled.
     pub delays: Delays,
     /// Registered readers of all kinds.
     pub readers: usize,

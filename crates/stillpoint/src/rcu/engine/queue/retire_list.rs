@@ -101,15 +101,9 @@ pub(crate) struct RetireList {
 struct Batch {
     token: u64,
     objects: usize,
-    ages: Ages,
-}
-
-/// Ages of the domain.
-#[derive(Debug, Clone, Copy)]
-struct Ages {
-    /// When the first object of the batch came.
+    /// Age of the domain when the first object of the batch came.
     opened: Duration,
-    /// When the batch's token was started.
+    /// Age of the domain at the start.
     started: Duration,
 }
 
@@ -117,7 +111,7 @@ struct Ages {
 struct Held {
     garbage: Garbage,
     /// As in its batch.
-    ages: Ages,
+    started: Duration,
 }
 
 // SAFETY: the claim points into the core, which the retire list keeps alive, and everything else is `Send`. Nothing
@@ -380,7 +374,7 @@ impl RetireList {
                 match self.batches.back_mut() {
                     Some(newest) if newest.token >= batch.token => {
                         newest.objects += batch.objects;
-                        newest.ages.opened = newest.ages.opened.min(batch.ages.opened);
+                        newest.opened = newest.opened.min(batch.opened);
                     }
                     _ => self.batches.push_back(batch),
                 }
@@ -548,12 +542,12 @@ impl RetireList {
 
     /// The oldest token that is not known to be over, and the age of the domain at its start.
     fn under_way(&self) -> Option<(u64, Duration)> {
-        self.batches.front().map(|batch| (batch.token, batch.ages.started))
+        self.batches.front().map(|batch| (batch.token, batch.started))
     }
 
     /// Age of the domain since which the oldest object waits, as far as is known. Held objects do not count.
     fn begun(&self) -> Option<Duration> {
-        self.batches.front().map(|batch| batch.ages.opened).or(self.opened)
+        self.batches.front().map(|batch| batch.opened).or(self.opened)
     }
 
     /// When a sleep must end so that a stall is reported in time.
@@ -638,8 +632,8 @@ impl RetireList {
             // The fence may be due sooner than at the last look.
             self.line.look_soon();
         }
-        let ages = Ages { opened: self.opened.take().unwrap_or(started), started };
-        self.batches.push_back(Batch { token, objects: self.open, ages });
+        let opened = self.opened.take().unwrap_or(started);
+        self.batches.push_back(Batch { token, objects: self.open, opened, started });
         self.open = 0;
     }
 
@@ -650,7 +644,7 @@ impl RetireList {
     fn ready(&mut self, limit: usize) -> usize {
         let mut ready = 0;
         for batch in &self.batches {
-            let (oldest, terms) = ((batch.token, batch.ages.started), self.terms(batch.ages.started));
+            let (oldest, terms) = ((batch.token, batch.started), self.terms(batch.started));
             let is_over = match self.line.look(&self.core, oldest, terms) {
                 Obstacle::Nothing => true,
                 Obstacle::Reader(..) => busted::is(Variant::IgnoreRegions),
@@ -680,8 +674,9 @@ impl RetireList {
     /// Frees the first `ready` objects of the queue, and the held objects, unless a hazard slot holds them. Looks at `limit`
     /// objects at most: half of them of each kind, and more of one kind if the other has fewer. Frees at most `most`.
     fn sweep(&mut self, ready: usize, limit: usize, most: usize, may_reuse: bool) -> usize {
-        let next_sample = (EVERY - self.counters().freed() % EVERY) as usize;
-        let (mut freed, bytes) = (Freed { most, next_sample, ..Freed::default() }, self.bytes);
+        let (mut freed, bytes) = (Freed { most, ..Freed::default() }, self.bytes);
+        // The oldest of what this call may free: one look for all objects, which are many.
+        let since = if ready > 0 { self.begun() } else { self.held_since };
         if ready > 0 || !self.held.is_empty() {
             let _foreign = Foreign::begin();
             let token = self.newest_of(ready);
@@ -704,9 +699,20 @@ impl RetireList {
         }
         // Pairs with the acquire of a barrier.
         tsan::release(&*self.core);
+        self.sample(freed.objects, since);
         self.count_freed(freed.objects, bytes - self.bytes);
         panics::resume(freed.panic);
         freed.objects
+    }
+
+    /// Samples the delays of each 64th object, before these are counted as freed. `since` is the age of the domain since which the oldest
+    /// of them has waited.
+    fn sample(&self, freed: usize, since: Option<Duration>) {
+        let samples = self.counters().freed() % EVERY + freed as u64;
+        if let Some(since) = since.filter(|_| samples >= EVERY) {
+            let delay = self.core.age().saturating_sub(since);
+            (0..samples / EVERY).for_each(|_| self.core.delays().count(delay));
+        }
     }
 
     /// Looks at `number` of the held objects. The next call goes on with the next ones.
@@ -718,14 +724,14 @@ impl RetireList {
             let held = &self.held[self.next_held];
             if self.is_pinned(&held.garbage) {
                 if self.core.is_asked() {
-                    self.answer(&held.garbage, held.ages.started);
+                    self.answer(&held.garbage, held.started);
                 }
-                self.round_since = oldest(self.round_since, Some(held.ages.started));
+                self.round_since = oldest(self.round_since, Some(held.started));
                 self.round_bits |= bit_of(held.garbage.address());
                 self.next_held += 1;
             } else {
                 let held = self.held.swap_remove(self.next_held);
-                self.free::<ROOM>(held.garbage, held.ages, freed);
+                self.free::<ROOM>(held.garbage, freed);
             }
             if self.next_held == self.held.len() {
                 self.next_held = 0;
@@ -740,29 +746,29 @@ impl RetireList {
             if freed.objects >= freed.most {
                 break;
             }
-            let (garbage, ages) = self.pop_ready();
+            let (garbage, started) = self.pop_ready();
             if self.is_pinned(&garbage) {
                 if self.core.is_asked() {
-                    self.answer(&garbage, ages.started);
+                    self.answer(&garbage, started);
                 }
-                self.held_since = oldest(self.held_since, Some(ages.started));
+                self.held_since = oldest(self.held_since, Some(started));
                 self.held_bits |= bit_of(garbage.address());
-                self.held.push(Held { garbage, ages });
+                self.held.push(Held { garbage, started });
             } else {
-                self.free::<ROOM>(garbage, ages, freed);
+                self.free::<ROOM>(garbage, freed);
             }
         }
     }
 
     /// Removes the object at the front, whose batch is over.
-    fn pop_ready(&mut self) -> (Garbage, Ages) {
+    fn pop_ready(&mut self) -> (Garbage, Duration) {
         let batch = self.batches.front_mut().expect("ready objects belong to a batch");
-        let ages = batch.ages;
+        let started = batch.started;
         batch.objects -= 1;
         if batch.objects == 0 {
             self.batches.pop_front();
         }
-        (self.queue.pop_front().expect("batches count the objects of the queue"), ages)
+        (self.queue.pop_front().expect("batches count the objects of the queue"), started)
     }
 
     #[cold]
@@ -779,15 +785,11 @@ impl RetireList {
         self.line.is_pinned(garbage.address())
     }
 
-    fn free<const ROOM: bool>(&mut self, garbage: Garbage, ages: Ages, freed: &mut Freed) {
+    fn free<const ROOM: bool>(&mut self, garbage: Garbage, freed: &mut Freed) {
         self.bytes -= garbage.bytes();
         // SAFETY: the object's token is over, so every region reader has passed; its address was in no hazard
         // slot gathered after that.
         unsafe { self.destroy::<ROOM>(garbage, freed) };
-        if freed.objects == freed.next_sample {
-            freed.next_sample += EVERY as usize;
-            self.core.delays().count(self.core.age().saturating_sub(ages.opened));
-        }
     }
 
     /// Runs the destructor, then gives the object's room back (if it may have any: `ROOM`). The order matters: the destructor
@@ -894,8 +896,6 @@ struct Freed {
     /// At most this many objects are to be freed.
     most: usize,
     objects: usize,
-    /// The delay of the object is sampled by which the number of objects comes to this.
-    next_sample: usize,
     panic: Option<Panic>,
 }
 
