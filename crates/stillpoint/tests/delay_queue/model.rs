@@ -14,7 +14,7 @@ use super::mock::{queue, Call, Mock};
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Insert(u64),
-    /// A time that has passed, by so much.
+    /// A time that has passed, this long ago.
     InsertPast(u64),
     Reset(prop::sample::Index, u64),
     Remove(prop::sample::Index),

@@ -12,6 +12,13 @@ fn retire_one(domain: &Domain) {
     while reclaimer.poll() == 0 {}
 }
 
+fn let_pass(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        thread::yield_now();
+    }
+}
+
 /// A count that began anew with each thread, or with each reclaimer, would find nothing here.
 #[test]
 fn threads_that_free_one_object_are_sampled_as_others() {
@@ -50,10 +57,7 @@ fn a_delay_is_the_whole_time() {
     let mut reclaimer = domain.reclaimer();
     reclaimer.retire(domain.cell(1).take().expect("never empty here")).expect("it has room");
     assert_eq!(reclaimer.poll(), 0, "a region is in the way");
-    let begun = Instant::now();
-    while begun.elapsed() < least {
-        thread::yield_now();
-    }
+    let_pass(least);
     drop(region);
     while reclaimer.poll() == 0 {}
     drop(reclaimer);
@@ -71,10 +75,7 @@ fn a_delay_is_the_whole_time() {
     while domain.stats().pinned == 0 {
         assert_eq!(reclaimer.poll(), 0, "a protected load holds it");
     }
-    let begun = Instant::now();
-    while begun.elapsed() < least {
-        thread::yield_now();
-    }
+    let_pass(least);
     drop(held);
     while reclaimer.poll() == 0 {}
     assert_eq!(domain.stats().delays.count(), 1);

@@ -61,6 +61,12 @@ impl<T> Home<T> {
         self.counts.iter().zip(numbers).for_each(|(count, number)| count.store(number, Ordering::Relaxed));
     }
 
+    /// Whether this number of timers was [shown](Home::show) last. Reads one word, for each call of the owner.
+    #[inline]
+    pub(super) fn shows(&self, timers: usize) -> bool {
+        self.counts[0].load(Ordering::Relaxed) == timers as u64
+    }
+
     /// What was [shown](Home::show) last.
     pub(super) fn shown(&self) -> WheelStats {
         let [timers, capacity, moved, levels, time_went_back] =

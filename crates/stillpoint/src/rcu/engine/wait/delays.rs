@@ -8,7 +8,7 @@ use std::time::Duration;
 // Not modelled: statistics, which order nothing. So all accesses are relaxed.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of so many objects, one is sampled.
+/// One in this many objects is sampled.
 pub(crate) const EVERY: u64 = 64;
 
 /// Buckets of an octave: a bucket's ends differ by a fourth of the lower one, or less.

@@ -97,7 +97,7 @@ impl Core {
         (watch.hook)(stall);
     }
 
-    /// Counts a retirement that a limit has refused. Of so many, a logarithmic number are events.
+    /// Counts a retirement that a limit has refused. The first, the second, the fourth, the eighth and so on are events.
     pub(crate) fn count_handed_back(&self) {
         let count = self.shared_counters.count_handed_back();
         #[cfg(feature = "tracing")]
