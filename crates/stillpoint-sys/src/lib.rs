@@ -6,7 +6,7 @@
 //! - [`work`]: counts the steps of calls that promise a bound.
 //! - [`panics`]: panics of the user's functions, kept until the work that was begun is done.
 //! - [`tsan`]: hand-overs reported to ThreadSanitizer, for programs in C.
-//! - [`probe`]: places that tracers find.
+//! - [`mod@probe`]: places that tracers find.
 //! - [`marks`]: the small marks of a thread.
 //! - [`bits`]: the bits of a word.
 
