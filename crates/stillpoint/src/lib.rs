@@ -141,6 +141,7 @@ mod book {
         "patterns" as patterns,
         "pool" as pool,
         "rcu" as rcu,
+        "service" as service,
         "table" as table,
         "timer" as timer,
         "tuning" as tuning,

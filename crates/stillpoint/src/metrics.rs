@@ -9,8 +9,7 @@
 //! static METRICS: Metrics = Metrics::new();
 //!
 //! let sessions: Arc<Table<u64, String>> = Arc::new(Table::new());
-//! let table = Arc::downgrade(&sessions);
-//! METRICS.add("sessions", move || Some(table.upgrade()?.stats()));
+//! METRICS.add("sessions", &sessions, |table| table.stats()); // as long as the table is there
 //!
 //! // In the handler of `/metrics`, before the exporter renders:
 //! METRICS.record();
@@ -201,12 +200,34 @@ impl Metrics {
         Self { sources: Mutex::new(Vec::new()) }
     }
 
-    /// From now on, [`record`](Metrics::record) also calls `stats`, and sets the metrics of what it returns, with this name as their label.
-    /// If it returns `None`, since what it is about is gone, it is not called again. Install the recorder before: this call describes the
-    /// metrics to it.
+    /// From now on, [`record`](Metrics::record) also calls `stats` with what `owner` points to, and sets the metrics of what it
+    /// returns, with this name as their label. Keeps only a `Weak` of `owner`, and forgets it when the last `Arc` is gone.
     ///
-    /// `stats` should hold only a `Weak`, unless the object lives as long as the program.
-    pub fn add<S: Statistics>(
+    /// Install the recorder before: this call describes the metrics to it.
+    pub fn add<A: ?Sized + Send + Sync + 'static, S: Statistics>(
+        &self,
+        name: impl Into<String>,
+        owner: &Arc<A>,
+        stats: impl Fn(&A) -> S + Send + Sync + 'static,
+    ) {
+        let owner = Arc::downgrade(owner);
+        self.add_with(name, move || owner.upgrade().map(|owner| stats(&owner)));
+    }
+
+    /// As [`add`](Metrics::add), for what is in no `Arc`, such as a static: `stats` is called until it returns `None`.
+    ///
+    /// ```
+    /// use std::sync::LazyLock;
+    /// use stillpoint::metrics::Metrics;
+    /// use stillpoint::table::Table;
+    ///
+    /// static METRICS: Metrics = Metrics::new();
+    /// static SESSIONS: LazyLock<Table<u64, String>> = LazyLock::new(Table::new);
+    ///
+    /// METRICS.add_with("sessions", || Some(SESSIONS.stats()));
+    /// METRICS.record();
+    /// ```
+    pub fn add_with<S: Statistics>(
         &self,
         name: impl Into<String>,
         stats: impl Fn() -> Option<S> + Send + Sync + 'static,
@@ -219,10 +240,10 @@ impl Metrics {
 
     /// Sets the metrics of all [domains](Domain::all) and of what was added, to what their `stats()` say now.
     ///
-    /// Takes as long as these calls: a domain's looks at all its readers. Allocates; may run at any time on any thread, also several times
-    /// at once. A domain that has ended, and what is gone, keep their last numbers until the exporter forgets them. Of domains of one name,
-    /// the gauges show one, and the counters the largest. If a domain's last handle is dropped meanwhile, this call frees what is left in
-    /// it.
+    /// Takes as long as these calls: a domain's looks at all its readers. Allocates; may run at any time on any thread, also several
+    /// times at once. A domain that has ended, and what is gone, keep their last numbers until the exporter forgets them. Of domains
+    /// of one name, the gauges show one, and the counters the largest. If the last handle of a domain, or the last `Arc` of an
+    /// owner, is dropped meanwhile, this call drops what they own.
     ///
     /// # Panics
     /// With the panic of a function that was added, or of a destructor.

@@ -116,11 +116,10 @@ fn a_page_shows_what_statistics_say() {
         let flows: Table<u64, u64> = Table::new();
         flows.insert(1, 2).unwrap();
         let flows = Arc::new(flows);
-        let weak = Arc::downgrade(&flows);
-        metrics.add("flows", move || Some(weak.upgrade()?.stats()));
+        metrics.add("flows", &flows, |flows| flows.stats());
         let wheel = Arc::new(Mutex::new(Wheel::new(0)));
         wheel.lock().unwrap().add(30, "timer").unwrap();
-        metrics.add("wheel", move || Some(wheel.lock().unwrap().stats()));
+        metrics.add_with("wheel", move || Some(wheel.lock().unwrap().stats()));
         metrics.record();
 
         for (metric, name, number) in [
@@ -151,6 +150,11 @@ fn a_page_shows_what_statistics_say() {
         assert_eq!(page.number("stillpoint_domain_freed_total", "routes"), Some(1.0));
         assert_eq!(page.number("stillpoint_domain_retired_total", "routes"), Some(2.0));
         assert_eq!(page.number("stillpoint_table_entries", "flows"), Some(2.0));
+
+        // Only a `Weak` is kept.
+        assert_eq!(Arc::into_inner(flows).map(|flows| flows.len()), Some(2));
+        metrics.record();
+        assert_eq!(format!("{metrics:?}"), "Metrics { added: 1 }");
     });
 }
 
@@ -160,7 +164,7 @@ fn what_is_gone_is_asked_once_more() {
     let metrics = Metrics::new();
     let wheel = Arc::new(Mutex::new(Wheel::<u8>::new(0)));
     let weak = Arc::downgrade(&wheel);
-    metrics.add("wheel", move || {
+    metrics.add_with("wheel", move || {
         ASKED.fetch_add(1, Ordering::Relaxed);
         Some(weak.upgrade()?.lock().unwrap().stats())
     });
@@ -177,9 +181,9 @@ fn what_is_gone_is_asked_once_more() {
 fn a_source_may_add_another() {
     static METRICS: Metrics = Metrics::new();
     let is_first = AtomicUsize::new(0);
-    METRICS.add("outer", move || {
+    METRICS.add_with("outer", move || {
         if is_first.fetch_add(1, Ordering::Relaxed) == 0 {
-            METRICS.add("inner", || Some(Wheel::<u8>::new(0).stats()));
+            METRICS.add_with("inner", || Some(Wheel::<u8>::new(0).stats()));
             METRICS.record();
         }
         Some(Wheel::<u8>::new(0).stats())

@@ -1,0 +1,377 @@
+//! The client of both programs: checks what they answer, loads them in turns, and prints how fast they were and what waited.
+//!
+//! `run` builds and starts it.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use hdrhistogram::Histogram;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::net::TcpStream;
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::{interval, sleep, timeout};
+
+type Failure = Box<dyn Error + Send + Sync>;
+type Result<T = ()> = std::result::Result<T, Failure>;
+
+const CONNECTIONS: usize = 16;
+const SESSIONS_OF_EACH: usize = 64;
+/// Of the text in the configuration: what a reload replaces, and what the long request keeps.
+const TERMS: usize = 256 << 10;
+const LONG: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it is a program's turn, how long it is loaded, and how often it reloads.
+struct Plan {
+    rounds: usize,
+    load: Duration,
+    reload: Duration,
+}
+
+/// A program that runs, with its configuration.
+struct Service {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// That a file was no configuration.
+    refused: UnboundedReceiver<String>,
+    address: SocketAddr,
+    config: PathBuf,
+    version: u64,
+}
+
+impl Service {
+    async fn start(program: &Path) -> Result<Self> {
+        let config = env::temp_dir().join(format!("service-{}.json", std::process::id()));
+        write_config(&config, 0, LONG)?;
+        let mut child = Command::new(program)
+            .arg(&config)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        let mut errors = BufReader::new(child.stderr.take().ok_or("no errors")?).lines();
+        let (refuse, refused) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = errors.next_line().await {
+                if line.ends_with("the old configuration stays") {
+                    drop(refuse.send(line));
+                } else {
+                    eprintln!("{line}");
+                }
+            }
+        });
+        let line = lines.next_line().await?.ok_or("the program ended at once")?;
+        let address = line.strip_prefix("listening on ").ok_or(line.clone())?.parse()?;
+        Ok(Self { child, lines, refused, address, config, version: 0 })
+    }
+
+    fn signal(&self, signal: Signal) -> Result {
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        Ok(kill_process(id.ok_or("the program has ended")?, signal)?)
+    }
+
+    /// Gives it the next version of its configuration.
+    fn reload(&mut self, ttl: Duration) -> Result {
+        self.version += 1;
+        write_config(&self.config, self.version, ttl)?;
+        self.signal(Signal::HUP)
+    }
+
+    /// Ends it. Returns what it has printed at its end.
+    async fn end(mut self) -> Result<(ExitStatus, String)> {
+        let mut text = String::new();
+        while let Some(line) = self.lines.next_line().await? {
+            text += &line;
+        }
+        let status = self.child.wait().await?;
+        fs::remove_file(&self.config)?;
+        Ok((status, text))
+    }
+}
+
+/// By a new file: the program never reads half of one.
+fn write_config(path: &Path, version: u64, ttl: Duration) -> Result {
+    let terms = "t".repeat(TERMS);
+    let text = json!({ "ttl": ttl, "greeting": format!("Hello {version}"), "terms": terms });
+    let new = path.with_extension("new");
+    fs::write(&new, text.to_string())?;
+    Ok(fs::rename(new, path)?)
+}
+
+async fn eventually(what: &str, mut happened: impl AsyncFnMut() -> Result<bool>) -> Result {
+    timeout(PATIENCE, async {
+        while !happened().await? {
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    })
+    .await
+    .map_err(|_| format!("{what}: not within {PATIENCE:?}"))?
+}
+
+struct Client(SendRequest<Full<Bytes>>);
+
+impl Client {
+    async fn connect(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Self(sender))
+    }
+
+    async fn call(&mut self, method: Method, path: &str, body: String) -> Result<(StatusCode, String)> {
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        self.0.ready().await?;
+        let answer = self.0.send_request(request.body(Full::from(body))?).await?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await?.to_bytes();
+        Ok((status, String::from_utf8(body.into())?))
+    }
+
+    /// The text of an answer, or `None` if there is no such session.
+    async fn found(&mut self, method: Method, path: &str, body: &str) -> Result<Option<String>> {
+        match self.call(method, path, body.to_owned()).await? {
+            (StatusCode::OK, text) => Ok(Some(text)),
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, text) => Err(format!("{path}: {status} {text}").into()),
+        }
+    }
+
+    async fn login(&mut self, user: &str) -> Result<String> {
+        Ok(self.found(Method::POST, "/sessions", user).await?.ok_or("no place for sessions")?)
+    }
+
+    async fn show(&mut self, id: &str) -> Result<Option<String>> {
+        self.found(Method::GET, &format!("/sessions/{id}"), "").await
+    }
+
+    async fn note(&mut self, id: &str, note: &str) -> Result<Option<String>> {
+        self.found(Method::PUT, &format!("/sessions/{id}"), note).await
+    }
+
+    async fn logout(&mut self, id: &str) -> Result<Option<String>> {
+        self.found(Method::DELETE, &format!("/sessions/{id}"), "").await
+    }
+
+    async fn terms(&mut self, id: &str, hold: Duration) -> Result<Option<String>> {
+        self.found(Method::GET, &format!("/sessions/{id}/terms/{}", hold.as_millis()), "").await
+    }
+
+    /// Sessions of either program.
+    async fn sessions(&mut self) -> Result<f64> {
+        Ok(self.metric("sessions").await? + self.metric("stillpoint_table_entries").await?)
+    }
+
+    /// The number of a metric, summed over its labels; 0 if the program does not have it.
+    async fn metric(&mut self, name: &str) -> Result<f64> {
+        let page = self.found(Method::GET, "/metrics", "").await?.ok_or("no page of metrics")?;
+        let is_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+        let numbers = page.lines().filter(is_it).filter_map(|line| line.rsplit(' ').next());
+        numbers.map(|number| Ok(number.parse::<f64>()?)).sum()
+    }
+}
+
+fn check(holds: bool, what: impl Into<Failure>) -> Result {
+    if holds { Ok(()) } else { Err(what.into()) }
+}
+
+/// What both programs must do.
+async fn check_answers(service: &mut Service) -> Result {
+    let mut client = Client::connect(service.address).await?;
+    let (ada, eve) = (client.login("Ada").await?, client.login("Eve").await?);
+    check(ada != eve, "two sessions have one name")?;
+    client.note(&ada, "first").await?;
+    client.note(&ada, "second").await?;
+    let text = client.show(&ada).await?;
+    check(text.as_deref() == Some("Hello 0, Ada: second"), format!("not Ada's session: {text:?}"))?;
+
+    client.logout(&eve).await?.ok_or("Eve's session is gone")?;
+    for nobody in [&eve, "7"] {
+        check(client.show(nobody).await?.is_none(), "a session that nobody has is shown")?;
+        check(client.note(nobody, "").await?.is_none(), "a session that nobody has is changed")?;
+        check(client.terms(nobody, LONG).await?.is_none(), "a session that nobody has has terms")?;
+        check(client.logout(nobody).await?.is_none(), "a session that nobody has is ended")?;
+    }
+
+    // Half a configuration changes nothing, and a whole one is taken after it.
+    fs::write(&service.config, "{")?;
+    service.signal(Signal::HUP)?;
+    service.refused.recv().await.ok_or("the program has ended")?;
+    service.reload(Duration::from_millis(20))?;
+    let greeting = format!("Hello {},", service.version);
+    eventually("the new configuration", async || {
+        Ok(client.show(&ada).await?.is_none_or(|text| text.starts_with(&greeting)))
+    })
+    .await?;
+
+    // Showing the session has begun the short time.
+    service.reload(LONG)?;
+    eventually("the end of a session", async || Ok(client.sessions().await? == 0.0)).await?;
+    check(client.show(&ada).await?.is_none(), "a session is shown after its end")
+}
+
+/// What a program did under load.
+#[derive(Clone, Copy)]
+struct Measured {
+    requests_per_second: f64,
+    p99_us: f64,
+    /// How much more memory was in use, at most, than before the load.
+    memory_kib: f64,
+    /// Objects that waited to be freed, at most.
+    waiting: f64,
+}
+
+/// A connection with its sessions, and how long its requests have taken, in nanoseconds.
+struct User {
+    client: Client,
+    ids: Vec<String>,
+    times: Histogram<u64>,
+}
+
+impl User {
+    async fn new(address: SocketAddr) -> Result<Self> {
+        let (mut client, mut ids) = (Client::connect(address).await?, Vec::new());
+        for _ in 0..SESSIONS_OF_EACH {
+            ids.push(client.login("a user").await?);
+        }
+        Ok(Self { client, ids, times: Histogram::new(3)? })
+    }
+
+    /// Nine in ten requests read, one writes.
+    async fn load(mut self, until: Instant) -> Result<Self> {
+        self.times.reset();
+        while Instant::now() < until {
+            let (which, kind) = (rand::random_range(0..self.ids.len()), rand::random_range(0..20));
+            let (id, begin) = (&mut self.ids[which], Instant::now());
+            let answer = match kind {
+                0 => self.client.note(id, "something to remember").await?,
+                1 => {
+                    let answer = self.client.logout(id).await?;
+                    *id = self.client.login("a user").await?;
+                    answer
+                }
+                _ => self.client.show(id).await?,
+            };
+            answer.ok_or("a session is gone")?;
+            self.times.record(begin.elapsed().as_nanos().try_into()?)?;
+        }
+        Ok(self)
+    }
+}
+
+fn load(users: impl IntoIterator<Item = User>, time: Duration) -> JoinSet<Result<User>> {
+    let until = Instant::now() + time;
+    users.into_iter().map(|user| user.load(until)).collect()
+}
+
+/// Loads a program that runs, reloads it meanwhile, and ends it. One request keeps what it began with all the time.
+async fn measure(mut service: Service, plan: &Plan) -> Result<Measured> {
+    let mut client = Client::connect(service.address).await?;
+    let mut users = Vec::new();
+    for _ in 0..CONNECTIONS {
+        users.push(User::new(service.address).await?);
+    }
+    // The buffers of the connections get their sizes now.
+    let users = load(users, plan.load / 10).join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
+    let (mut slow, id) = (Client::connect(service.address).await?, client.login("slow").await?);
+    let before = client.metric("heap_bytes").await?;
+
+    let hold = plan.load + Duration::from_millis(500);
+    let held = tokio::spawn(async move { slow.terms(&id, hold).await });
+    let begin = Instant::now();
+    let users = load(users, plan.load);
+    let (mut memory, mut waiting) = (0_f64, 0_f64);
+    let mut ticks = interval(plan.reload);
+    while begin.elapsed() < plan.load {
+        ticks.tick().await;
+        service.reload(LONG)?;
+        memory = memory.max(client.metric("heap_bytes").await? - before);
+        waiting = waiting.max(client.metric("stillpoint_domain_pending").await?);
+    }
+    let users = users.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let mut times = Histogram::<u64>::new(3)?;
+    for user in users {
+        times.add(user.times)?;
+    }
+
+    // The end lets the slow request finish.
+    service.signal(Signal::TERM)?;
+    let text = held.await??.ok_or("the slow request found no session")?;
+    check(
+        text == format!("slow: {}", "t".repeat(TERMS)),
+        "the slow request did not keep what it began with",
+    )?;
+    let (status, text) = service.end().await?;
+    let expected = format!("ended with {} sessions", CONNECTIONS * SESSIONS_OF_EACH + 1);
+    check(status.success() && text == expected, format!("{status}: {text:?}, not {expected:?}"))?;
+
+    Ok(Measured {
+        requests_per_second: times.len() as f64 / seconds,
+        p99_us: times.value_at_quantile(0.99) as f64 / 1e3,
+        memory_kib: memory / 1024.0,
+        waiting,
+    })
+}
+
+fn median(of: &[Measured], number: fn(&Measured) -> f64) -> f64 {
+    let mut numbers: Vec<_> = of.iter().map(number).collect();
+    numbers.sort_by(f64::total_cmp);
+    (numbers[(numbers.len() - 1) / 2] + numbers[numbers.len() / 2]) / 2.0
+}
+
+#[tokio::main]
+async fn main() -> Result {
+    let reload = Duration::from_millis(20);
+    let plan = match env::args().nth(1).as_deref() {
+        None => Plan { rounds: 5, load: Duration::from_secs(10), reload },
+        Some("quick") => Plan { rounds: 1, load: Duration::from_secs(2), reload },
+        Some(_) => return Err("usage: load [quick]".into()),
+    };
+    let folder = env::current_exe()?.with_file_name("");
+    // The service twice: how much these two differ is the noise.
+    let programs = ["service", "beside", "service"];
+    let mut measured = [(); 3].map(|()| Vec::new());
+    for _ in 0..plan.rounds {
+        for (program, measured) in programs.iter().zip(&mut measured) {
+            let of_program = |failure| format!("{program}: {failure}");
+            let mut service = Service::start(&folder.join(program)).await.map_err(of_program)?;
+            check_answers(&mut service).await.map_err(of_program)?;
+            measured.push(measure(service, &plan).await.map_err(of_program)?);
+        }
+    }
+
+    println!("{:34}{:>10}{:>10}{:>10}", "", "service", "beside", "control");
+    type Row = (&'static str, fn(&Measured) -> f64);
+    let rows: [Row; 4] = [
+        ("requests a second", |of| of.requests_per_second),
+        ("99 of 100 requests within (µs)", |of| of.p99_us),
+        ("memory beyond that before (KiB)", |of| of.memory_kib),
+        ("objects that waited, at most", |of| of.waiting),
+    ];
+    for (name, number) in rows {
+        let [service, beside, control] = measured.each_ref().map(|of| median(of, number));
+        println!("{name:34}{service:10.0}{beside:10.0}{control:10.0}");
+    }
+    let most = measured[0].iter().chain(&measured[2]).map(|of| of.memory_kib).fold(0.0, f64::max);
+    let bound = TERMS / 1024 + 1024;
+    check(
+        most <= bound as f64,
+        format!("{most:.0} KiB waited: the slow request holds less, and {bound} KiB is the bound"),
+    )
+}
