@@ -92,6 +92,9 @@ pub struct still_stats {
     ready: u64,
     vouched: u64,
     silent: u64,
+    stalls: u64,
+    delay_median: i64,
+    delay_p99: i64,
 }
 
 // SAFETY: numbers, and pointers that may be null.
@@ -285,6 +288,9 @@ pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: 
             ready: found.ready,
             vouched: found.vouched,
             silent: found.silent as u64,
+            stalls: found.stalls,
+            delay_median: found.delays.percentile(50.0).map_or(-1, nanoseconds),
+            delay_p99: found.delays.percentile(99.0).map_or(-1, nanoseconds),
         };
         place.write(answer);
         Ok(0)

@@ -15,7 +15,8 @@
 //! METRICS.record();
 //! ```
 //!
-//! Nothing is counted twice, and nothing happens between two calls of [`record`](Metrics::record): it calls `stats()`, and sets the facade's
+//! Nothing is counted twice. Domains without a stall hook look for stalls of 100 ms; otherwise, nothing happens between two calls of
+//! [`record`](Metrics::record): it calls `stats()`, and sets the facade's
 //! gauges and counters. All of them have a label `name`. Those of the domains are there without an [`add`](Metrics::add):
 //!
 //! | metric | is |
@@ -28,9 +29,10 @@
 //! | `stillpoint_domain_fence_refused` | 1 while the kernel refuses the fence |
 //! | `stillpoint_domain_retired_total`, `_freed_total` | objects |
 //! | `stillpoint_domain_grace_periods_total`, `_heavy_fences_total` | the work that is done for it |
+//! | `stillpoint_domain_stalls_total` | readers that were in the way for the threshold of the stall hook, or without one for 100 ms |
 //! | `stillpoint_domain_handed_back_total`, `_beyond_limits_total`, `_waits_total` | what met a limit |
 //! | `stillpoint_table_entries`, `_buckets`, `_longest_chain`, `_bytes` | see [`TableStats`](crate::table::TableStats) |
-//! | `stillpoint_table_growths_total` | how often a table has grown |
+//! | `stillpoint_table_growths_total`, `_refused_total` | how often a table has grown, and has refused an entry for want of room |
 //! | `stillpoint_pool_capacity`, `_in_use` | objects of a pool, and those that are allocated |
 //! | `stillpoint_pool_misuses_total` | double frees and the like |
 //! | `stillpoint_timer_timers` | timers in a wheel or a service |
@@ -121,6 +123,11 @@ impl sealed::Statistics for Stats {
         ("stillpoint_domain_grace_periods_total", "Grace periods started.", Counter(|s| s.grace_periods)),
         ("stillpoint_domain_heavy_fences_total", "Heavy fences issued.", Counter(|s| s.heavy_fences)),
         (
+            "stillpoint_domain_stalls_total",
+            "Readers and refused fences that were in the way for the threshold.",
+            Counter(|s| s.stalls),
+        ),
+        (
             "stillpoint_domain_handed_back_total",
             "Retirements that a limit refused.",
             Counter(|s| s.handed_back),
@@ -142,6 +149,7 @@ impl sealed::Statistics for crate::table::TableStats {
         ),
         ("stillpoint_table_bytes", "Address space of buckets and entries.", Gauge(|s| s.bytes as f64)),
         ("stillpoint_table_growths_total", "How often it has grown.", Counter(|s| s.growths as u64)),
+        ("stillpoint_table_refused_total", "Entries that found no room.", Counter(|s| s.refused as u64)),
     ];
 }
 

@@ -132,7 +132,9 @@ fn a_page_shows_what_statistics_say() {
             ("stillpoint_domain_retired_total", "routes", 1.0),
             ("stillpoint_domain_freed_total", "routes", 0.0),
             ("stillpoint_domain_handed_back_total", "routes", 1.0),
+            ("stillpoint_domain_stalls_total", "routes", 0.0),
             ("stillpoint_table_entries", "flows", 1.0),
+            ("stillpoint_table_refused_total", "flows", 0.0),
             ("stillpoint_timer_timers", "wheel", 1.0),
         ] {
             assert_eq!(page.number(metric, name), Some(number), "{metric} of {name}");

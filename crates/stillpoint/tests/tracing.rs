@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint::rcu::{Domain, DomainBuilder};
+use stillpoint::table::Table;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -161,4 +162,21 @@ fn a_full_domain_says_so_a_logarithmic_number_of_times() {
     assert_eq!(counts, ["1", "2", "4", "8"]);
     assert!(events[0]["message"].contains("domain `small`"), "{events:?}");
     assert_eq!((&*events[0]["pending"], &*events[0]["domain"]), ("1", "small"));
+}
+
+/// Of nine refusals, the first, the second, the fourth and the eighth are events.
+#[test]
+fn a_full_table_says_so_a_logarithmic_number_of_times() {
+    let domain = Domain::builder().name("small").build().unwrap();
+    let table: Table<u64, u64> = Table::builder_in(&domain).name("flows").max_len(1).build().unwrap();
+    table.insert(0, 0).unwrap();
+    let events =
+        events_of(|| (), |_| (1..10).for_each(|key| drop(table.insert(key, 0).expect_err("one fits"))));
+    let counts: Vec<_> = events.iter().map(|event| &*event["refused"]).collect();
+    assert_eq!(counts, ["1", "2", "4", "8"]);
+    assert!(events[0]["message"].contains("table `flows` of domain `small`"), "{events:?}");
+    for (field, value) in [("domain", "small"), ("table", "flows"), ("entries", "1"), ("waiting", "0")] {
+        assert_eq!(events[0][field], value);
+    }
+    assert!(events[0].contains_key("thread_id") && events[0].contains_key("thread_name"), "{events:?}");
 }

@@ -17,7 +17,7 @@ use axum::routing::{get, post};
 use axum::{Router, serve};
 use cap::Cap;
 use dashmap::DashMap;
-use metrics::gauge;
+use metrics::{counter, gauge};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -29,6 +29,7 @@ use tokio_util::time::{DelayQueue, delay_queue::Key};
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 const MAX_SESSIONS: usize = 100_000;
+const MAX_MILLIS: u64 = 60_000;
 
 #[derive(Deserialize)]
 struct Config {
@@ -88,9 +89,10 @@ async fn logout(State(app): State<Arc<App>>, Path(id): Path<u64>) -> Answer<()> 
 
 /// A handler that takes long, and needs the session and the configuration as they were when it began.
 async fn terms(State(app): State<Arc<App>>, Path((id, millis)): Path<(u64, u64)>) -> Answer<String> {
+    counter!("slow_requests").increment(1);
     let user = app.sessions.get(&id).ok_or(StatusCode::NOT_FOUND)?.user.clone();
     let config = app.config.load_full();
-    sleep(Duration::from_millis(millis)).await;
+    sleep(Duration::from_millis(millis.min(MAX_MILLIS))).await;
     Ok(format!("{}: {}", user, config.terms))
 }
 

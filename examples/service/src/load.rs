@@ -21,7 +21,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{interval, sleep, timeout};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -79,6 +79,14 @@ impl Service {
         Ok(Self { child, lines, refused, address, config, version: 0 })
     }
 
+    /// The memory of the process.
+    fn resident_kib(&self) -> Result<f64> {
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.child.id().ok_or("the program has ended")?))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        Ok(line.trim_end_matches("kB").trim().parse()?)
+    }
+
     fn signal(&self, signal: Signal) -> Result {
         let id = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
         Ok(kill_process(id.ok_or("the program has ended")?, signal)?)
@@ -89,6 +97,19 @@ impl Service {
         self.version += 1;
         write_config(&self.config, self.version, ttl)?;
         self.signal(Signal::HUP)
+    }
+
+    /// Reloads, and waits until the program has read the file.
+    async fn reload_and_see(&mut self, client: &mut Client, ttl: Duration) -> Result {
+        self.reload(ttl)?;
+        let greeting = format!("Hello {},", self.version);
+        eventually("the new configuration", async || {
+            let id = client.login("a user").await?;
+            let text = client.show(&id).await?;
+            client.logout(&id).await?; // it may have expired
+            Ok(text.is_some_and(|text| text.starts_with(&greeting)))
+        })
+        .await
     }
 
     /// Ends it. Returns what it has printed at its end.
@@ -103,10 +124,13 @@ impl Service {
     }
 }
 
+fn terms(version: u64) -> String {
+    format!("{version}{}", " ".repeat(TERMS))
+}
+
 /// By a new file: the program never reads half of one.
 fn write_config(path: &Path, version: u64, ttl: Duration) -> Result {
-    let terms = "t".repeat(TERMS);
-    let text = json!({ "ttl": ttl, "greeting": format!("Hello {version}"), "terms": terms });
+    let text = json!({ "ttl": ttl, "greeting": format!("Hello {version}"), "terms": terms(version) });
     let new = path.with_extension("new");
     fs::write(&new, text.to_string())?;
     Ok(fs::rename(new, path)?)
@@ -212,17 +236,12 @@ async fn check_answers(service: &mut Service) -> Result {
     fs::write(&service.config, "{")?;
     service.signal(Signal::HUP)?;
     service.refused.recv().await.ok_or("the program has ended")?;
-    service.reload(Duration::from_millis(20))?;
-    let greeting = format!("Hello {},", service.version);
-    eventually("the new configuration", async || {
-        Ok(client.show(&ada).await?.is_none_or(|text| text.starts_with(&greeting)))
-    })
-    .await?;
-
-    // Showing the session has begun the short time.
-    service.reload(LONG)?;
+    service.reload_and_see(&mut client, Duration::from_millis(20)).await?;
+    // Showing a session begins the time that is configured now.
+    client.show(&ada).await?;
     eventually("the end of a session", async || Ok(client.sessions().await? == 0.0)).await?;
-    check(client.show(&ada).await?.is_none(), "a session is shown after its end")
+    check(client.show(&ada).await?.is_none(), "a session is shown after its end")?;
+    service.reload_and_see(&mut client, LONG).await
 }
 
 /// What a program did under load.
@@ -232,6 +251,8 @@ struct Measured {
     p99_us: f64,
     /// How much more memory was in use, at most, than before the load.
     memory_kib: f64,
+    /// Memory of the process, at most.
+    resident_kib: f64,
     /// Objects that waited to be freed, at most.
     waiting: f64,
 }
@@ -252,23 +273,24 @@ impl User {
         Ok(Self { client, ids, times: Histogram::new(3)? })
     }
 
-    /// Nine in ten requests read, one writes.
+    /// Nine in ten requests show a session; the others change, end or make one.
     async fn load(mut self, until: Instant) -> Result<Self> {
         self.times.reset();
         while Instant::now() < until {
-            let (which, kind) = (rand::random_range(0..self.ids.len()), rand::random_range(0..20));
+            let (which, kind) = (rand::random_range(0..self.ids.len()), rand::random_range(0..40));
             let (id, begin) = (&mut self.ids[which], Instant::now());
             let answer = match kind {
-                0 => self.client.note(id, "something to remember").await?,
-                1 => {
-                    let answer = self.client.logout(id).await?;
-                    *id = self.client.login("a user").await?;
-                    answer
-                }
+                0 | 1 => self.client.note(id, "something to remember").await?,
+                2 => self.client.logout(id).await?,
                 _ => self.client.show(id).await?,
             };
-            answer.ok_or("a session is gone")?;
             self.times.record(begin.elapsed().as_nanos().try_into()?)?;
+            answer.ok_or("a session is gone")?;
+            if kind == 2 {
+                let begin = Instant::now();
+                *id = self.client.login("a user").await?;
+                self.times.record(begin.elapsed().as_nanos().try_into()?)?;
+            }
         }
         Ok(self)
     }
@@ -277,6 +299,18 @@ impl User {
 fn load(users: impl IntoIterator<Item = User>, time: Duration) -> JoinSet<Result<User>> {
     let until = Instant::now() + time;
     users.into_iter().map(|user| user.load(until)).collect()
+}
+
+/// Has the terms of a session read, slowly. Returns when the request has begun, with a task that ends with it.
+async fn begin_slow(service: &Service, client: &mut Client, hold: Duration) -> Result<JoinHandle<Result>> {
+    let (id, begun) = (client.login("slow").await?, client.metric("slow_requests").await?);
+    let (mut own, version) = (Client::connect(service.address).await?, service.version);
+    let task = tokio::spawn(async move {
+        let text = own.terms(&id, hold).await?.ok_or("the slow request has found no session")?;
+        check(text == format!("slow: {}", terms(version)), "the slow request has not kept what it began with")
+    });
+    eventually("the slow request", async || Ok(client.metric("slow_requests").await? > begun)).await?;
+    Ok(task)
 }
 
 /// Loads a program that runs, reloads it meanwhile, and ends it. One request keeps what it began with all the time.
@@ -288,20 +322,19 @@ async fn measure(mut service: Service, plan: &Plan) -> Result<Measured> {
     }
     // The buffers of the connections get their sizes now.
     let users = load(users, plan.load / 10).join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
-    let (mut slow, id) = (Client::connect(service.address).await?, client.login("slow").await?);
     let before = client.metric("heap_bytes").await?;
 
-    let hold = plan.load + Duration::from_millis(500);
-    let held = tokio::spawn(async move { slow.terms(&id, hold).await });
+    let held = begin_slow(&service, &mut client, plan.load).await?;
     let begin = Instant::now();
     let users = load(users, plan.load);
-    let (mut memory, mut waiting) = (0_f64, 0_f64);
+    let (mut memory, mut resident, mut waiting) = (0_f64, 0_f64, 0_f64);
     let mut ticks = interval(plan.reload);
     while begin.elapsed() < plan.load {
         ticks.tick().await;
         service.reload(LONG)?;
         memory = memory.max(client.metric("heap_bytes").await? - before);
         waiting = waiting.max(client.metric("stillpoint_domain_pending").await?);
+        resident = resident.max(service.resident_kib()?);
     }
     let users = users.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
     let seconds = begin.elapsed().as_secs_f64();
@@ -309,22 +342,22 @@ async fn measure(mut service: Service, plan: &Plan) -> Result<Measured> {
     for user in users {
         times.add(user.times)?;
     }
+    held.await??;
 
-    // The end lets the slow request finish.
+    // The end lets a request finish that has begun.
+    service.reload_and_see(&mut client, LONG).await?;
+    let slow = begin_slow(&service, &mut client, Duration::from_millis(300)).await?;
     service.signal(Signal::TERM)?;
-    let text = held.await??.ok_or("the slow request found no session")?;
-    check(
-        text == format!("slow: {}", "t".repeat(TERMS)),
-        "the slow request did not keep what it began with",
-    )?;
+    slow.await??;
     let (status, text) = service.end().await?;
-    let expected = format!("ended with {} sessions", CONNECTIONS * SESSIONS_OF_EACH + 1);
+    let expected = format!("ended with {} sessions", CONNECTIONS * SESSIONS_OF_EACH + 2);
     check(status.success() && text == expected, format!("{status}: {text:?}, not {expected:?}"))?;
 
     Ok(Measured {
         requests_per_second: times.len() as f64 / seconds,
         p99_us: times.value_at_quantile(0.99) as f64 / 1e3,
         memory_kib: memory / 1024.0,
+        resident_kib: resident,
         waiting,
     })
 }
@@ -338,6 +371,7 @@ fn median(of: &[Measured], number: fn(&Measured) -> f64) -> f64 {
 #[tokio::main]
 async fn main() -> Result {
     let reload = Duration::from_millis(20);
+    let is_quick = env::args().len() > 1;
     let plan = match env::args().nth(1).as_deref() {
         None => Plan { rounds: 5, load: Duration::from_secs(10), reload },
         Some("quick") => Plan { rounds: 1, load: Duration::from_secs(2), reload },
@@ -349,29 +383,34 @@ async fn main() -> Result {
     let mut measured = [(); 3].map(|()| Vec::new());
     for _ in 0..plan.rounds {
         for (program, measured) in programs.iter().zip(&mut measured) {
-            let of_program = |failure| format!("{program}: {failure}");
-            let mut service = Service::start(&folder.join(program)).await.map_err(of_program)?;
-            check_answers(&mut service).await.map_err(of_program)?;
-            measured.push(measure(service, &plan).await.map_err(of_program)?);
+            let of_program = |failure: Failure| format!("{program}: {failure}");
+            let run = async {
+                let mut service = Service::start(&folder.join(program)).await?;
+                check_answers(&mut service).await?;
+                measure(service, &plan).await
+            };
+            let run =
+                timeout(plan.load + 3 * PATIENCE, run).await.map_err(|_| of_program("it hangs".into()))?;
+            measured.push(run.map_err(of_program)?);
         }
     }
 
     println!("{:34}{:>10}{:>10}{:>10}", "", "service", "beside", "control");
     type Row = (&'static str, fn(&Measured) -> f64);
-    let rows: [Row; 4] = [
+    let rows: [Row; 5] = [
         ("requests a second", |of| of.requests_per_second),
         ("99 of 100 requests within (µs)", |of| of.p99_us),
         ("memory beyond that before (KiB)", |of| of.memory_kib),
+        ("resident memory, at most (KiB)", |of| of.resident_kib),
         ("objects that waited, at most", |of| of.waiting),
     ];
     for (name, number) in rows {
         let [service, beside, control] = measured.each_ref().map(|of| median(of, number));
         println!("{name:34}{service:10.0}{beside:10.0}{control:10.0}");
     }
-    let most = measured[0].iter().chain(&measured[2]).map(|of| of.memory_kib).fold(0.0, f64::max);
-    let bound = TERMS / 1024 + 1024;
-    check(
-        most <= bound as f64,
-        format!("{most:.0} KiB waited: the slow request holds less, and {bound} KiB is the bound"),
-    )
+    // A request holds one text, and a reload makes two copies. What was replaced in `quick`, 25 MiB, must be seen on a busy machine, too.
+    let of_service = [&measured[0][..], &measured[2]].concat();
+    let (waited, bound) =
+        (median(&of_service, |of| of.memory_kib), if is_quick { 8 << 10 } else { 1 << 10 } + TERMS / 1024);
+    check(waited <= bound as f64, format!("{waited:.0} KiB waited, more than {bound} KiB"))
 }

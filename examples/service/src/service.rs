@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Router, serve};
 use cap::Cap;
-use metrics::gauge;
+use metrics::{counter, gauge};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::Deserialize;
 use stillpoint::metrics::Metrics;
@@ -30,6 +30,7 @@ use tokio::time::{sleep, sleep_until};
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 const MAX_SESSIONS: usize = 100_000;
+const MAX_MILLIS: u64 = 60_000;
 
 static METRICS: Metrics = Metrics::new();
 
@@ -67,7 +68,7 @@ async fn login(State(app): State<Arc<App>>, user: String) -> Answer<String> {
 async fn show(State(app): State<Arc<App>>, Path(id): Path<u64>) -> Answer<String> {
     let session = app.sessions.get(&id).ok_or(StatusCode::NOT_FOUND)?;
     let config = app.config.get().expect("never empty");
-    app.expiry.reset(&session.timer, config.ttl);
+    app.expiry.reset(&session.timer, config.ttl).then_some(()).ok_or(StatusCode::NOT_FOUND)?;
     let note = session.note.get().expect("never empty");
     Ok(format!("{}, {}: {}", config.greeting, session.user, *note))
 }
@@ -86,15 +87,16 @@ async fn logout(State(app): State<Arc<App>>, Path(id): Path<u64>) -> Answer<()> 
 
 /// A handler that takes long, and needs the session and the configuration as they were when it began.
 async fn terms(State(app): State<Arc<App>>, Path((id, millis)): Path<(u64, u64)>) -> Answer<String> {
+    counter!("slow_requests").increment(1);
     let session = app.sessions.get_owned(&id).ok_or(StatusCode::NOT_FOUND)?;
     let config = app.config.protect_owned().expect("never empty");
-    sleep(Duration::from_millis(millis)).await;
+    sleep(Duration::from_millis(millis.min(MAX_MILLIS))).await;
     Ok(format!("{}: {}", session.user, config.terms))
 }
 
 async fn expire(app: Arc<App>) {
     while let Some(due) = app.expiry.next(|at| sleep_until(at.into())).await {
-        app.sessions.remove(due.get_ref());
+        _ = app.sessions.remove_if(due.get_ref(), |_, session| session.timer == due.key());
     }
 }
 
@@ -140,7 +142,8 @@ async fn run(path: String) -> Result<(), Box<dyn Error>> {
     println!("listening on {}", listener.local_addr()?);
     serve(listener, router).with_graceful_shutdown(async move { _ = end.recv().await }).await?;
 
-    println!("ended with {} sessions", app.sessions.len());
+    app.expiry.close();
+    println!("ended with {} sessions", app.expiry.drain().count());
     Ok(())
 }
 
@@ -149,6 +152,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let offline = || _ = rcu::offline();
     let runtime = Builder::new_multi_thread().enable_all().on_thread_park(offline).build()?;
     runtime.block_on(run(path))?;
-    drop(runtime); // its threads have ended, and the tasks that held sessions
+    runtime.shutdown_timeout(Duration::from_secs(5)); // its threads have ended, and the tasks that held sessions
     Ok(rcu::barrier_timeout(Duration::from_secs(5))?) // frees what waits
 }

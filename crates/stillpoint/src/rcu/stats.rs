@@ -39,6 +39,10 @@ pub struct Stats {
     /// Objects that were taken in although the domain was full, since they could not be refused: dropped
     /// [`Retired`](super::Retired)s, deferred calls, entries of tables.
     pub beyond_limits: u64,
+    /// Stalls that were found: sections of readers, and refused fences, that were in the way for the threshold of the domain's
+    /// [stall hook](super::DomainBuilder::stall_hook). Without a hook, the threshold is 100 ms with one of the features `metrics` and
+    /// `tracing`, and with neither of them this is 0.
+    pub stalls: u64,
     /// How often an object was handed back because its reclaimer or the domain was full.
     pub handed_back: u64,
     /// How often a retirement waited for room.
@@ -98,6 +102,7 @@ impl Stats {
             max_pending: objects.and_then(Count::limit),
             max_pending_bytes: bytes.and_then(Count::limit),
             beyond_limits: core.account().map_or(0, Account::beyond),
+            stalls: sum.stalls,
             handed_back: sum.handed_back,
             waits: sum.waits,
             reclaims_by_retirers: sum.assists,

@@ -26,6 +26,7 @@ use crate::rcu::{Domain, RetireHandle};
 #[derive(Debug, Clone)]
 pub struct TableBuilder<K, V, S = RandomState> {
     domain: Domain,
+    name: String,
     capacity: usize,
     max_len: Option<usize>,
     hasher: S,
@@ -46,6 +47,7 @@ impl<K, V> Table<K, V> {
     pub fn builder_in(domain: &Domain) -> TableBuilder<K, V> {
         TableBuilder {
             domain: domain.clone(),
+            name: String::new(),
             capacity: 0,
             max_len: None,
             hasher: RandomState::default(),
@@ -57,6 +59,20 @@ impl<K, V> Table<K, V> {
 }
 
 impl<K, V, S> TableBuilder<K, V, S> {
+    /// A name for [`Table::name`], and for the events of the feature `tracing`. By default, it is empty.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let flows: Table<u32, String> = Table::builder_in(&Domain::new()).name("flows").build()?;
+    /// assert_eq!(flows.name(), "flows");
+    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
+    /// ```
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// Entries that the table takes without growing. Their memory is allocated by [`build`](TableBuilder::build), in
     /// huge pages where the system has some. Never more than [`max_len`](TableBuilder::max_len) needs is allocated.
     pub fn capacity(mut self, entries: usize) -> Self {
@@ -79,8 +95,8 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// The hasher, in place of [`RandomState`]. It may be weak, even the identity: the table mixes its hashes by one
     /// multiplication. Different keys should still have different hashes, since keys with one hash share a chain.
     pub fn hasher<T>(self, hasher: T) -> TableBuilder<K, V, T> {
-        let Self { domain, capacity, max_len, mixes, handle, entries, .. } = self;
-        TableBuilder { domain, capacity, max_len, hasher, mixes, handle, entries }
+        let Self { domain, name, capacity, max_len, mixes, handle, entries, .. } = self;
+        TableBuilder { domain, name, capacity, max_len, hasher, mixes, handle, entries }
     }
 
     /// Uses the results of the [hasher](TableBuilder::hasher) as they are, without the multiplication: for a hasher whose
@@ -141,8 +157,9 @@ impl<K, V, S> TableBuilder<K, V, S> {
         K: Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        let shape = Shape { capacity: self.capacity, limit: self.max_len, mixes: self.mixes };
-        let inner = Inner::new(Arc::clone(self.domain.core()), self.hasher, &shape, self.handle);
-        inner.map(Table::from_inner).ok_or(OutOfMemory { entries: self.capacity, each: Store::<K, V>::BYTES })
+        let (capacity, limit, mixes) = (self.capacity, self.max_len, self.mixes);
+        let shape = Shape { name: self.name.into(), capacity, limit, mixes };
+        let inner = Inner::new(Arc::clone(self.domain.core()), self.hasher, shape, self.handle);
+        inner.map(Table::from_inner).ok_or(OutOfMemory { entries: capacity, each: Store::<K, V>::BYTES })
     }
 }

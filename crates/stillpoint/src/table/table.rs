@@ -208,6 +208,19 @@ impl<K, V, S> Table<K, V, S> {
         self.inner().places.pending()
     }
 
+    /// The name that the [builder](Table::builder_in) was given; empty without one.
+    ///
+    /// ```
+    /// use stillpoint::{rcu, table::Table};
+    ///
+    /// let users: Table<u64, String> = Table::builder_in(rcu::default_domain()).name("users").build()?;
+    /// assert_eq!(users.name(), "users");
+    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        &self.inner().name
+    }
+
     /// What the table has done so far. Takes no lock.
     pub fn stats(&self) -> TableStats {
         self.inner().stats()
@@ -394,6 +407,8 @@ pub struct TableStats {
     pub growing: bool,
     /// How often the table has grown.
     pub growths: usize,
+    /// How often an entry found no room, and was handed back.
+    pub refused: usize,
     /// How often [`Table::shrink_to_fit`] has made it smaller.
     pub shrinks: usize,
     /// The most buckets that a single call of a writer has moved, overflow buckets included: those of three chains at
@@ -424,8 +439,9 @@ impl<K, V, S> Inner<K, V, S> {
             overflow_buckets: array.overflowed(),
             longest_chain: current.longest_chain().max(array.longest_chain()),
             growing: next.is_some(),
-            // Relaxed, both: for statistics.
+            // Relaxed, all three: for statistics.
             growths: self.growths.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
             shrinks: self.shrinks.load(Ordering::Relaxed),
             most_buckets_moved_by_a_call: most.unwrap_or(0),
             most_bytes_unmapped_by_a_call: self.store.scrap.most(),

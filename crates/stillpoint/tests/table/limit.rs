@@ -31,6 +31,7 @@ fn a_key_that_came_meanwhile_is_found_in_a_full_table() {
             // The region holds the removed entry up, and it fills the table. So there is one call.
             assert_eq!(view.get_or_insert_with(1, || first(7)), Ok((&7, false)));
             assert_eq!(view.get_or_insert(2, 9), Err(Full(2, 9)));
+            assert_eq!(table.stats().refused, 1);
             continue;
         }
         drop(guard);

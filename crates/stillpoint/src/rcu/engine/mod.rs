@@ -117,7 +117,7 @@ impl Default for Settings {
 impl Core {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
         let Settings { name, mode, limits, boost, watch } = settings;
-        #[cfg(feature = "tracing")]
+        #[cfg(any(feature = "metrics", feature = "tracing"))]
         let watch = watch.or_else(|| Some(Watch::default()));
         // Not modelled: a number for reports. Its order does not matter.
         static NEXT_ID: PlainU64 = PlainU64::new(1);

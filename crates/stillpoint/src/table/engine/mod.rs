@@ -75,6 +75,9 @@ pub(crate) struct Inner<K, V, S> {
     /// How often the table has grown, and how often it has shrunk.
     pub(crate) growths: std::sync::atomic::AtomicUsize,
     pub(crate) shrinks: std::sync::atomic::AtomicUsize,
+    /// How often an entry found no room.
+    pub(crate) refused: std::sync::atomic::AtomicUsize,
+    pub(crate) name: Box<str>,
     inits: Inits,
     /// Makes the type invariant in `K` and `V`: a shared table must not take an entry as one type and return it as a
     /// subtype or a supertype.
@@ -92,6 +95,7 @@ type Invariant<T> = PhantomData<fn(T) -> T>;
 
 /// The size of a new table.
 pub(crate) struct Shape {
+    pub(crate) name: Box<str>,
     /// Entries without growth; 0 for the smallest table, whose memory is touched only as it is used.
     pub(crate) capacity: usize,
     /// The most entries.
@@ -129,7 +133,7 @@ const PENDING: usize = 1024;
 
 impl<K, V, S> Inner<K, V, S> {
     /// `None` when there is no memory.
-    pub(crate) fn new(core: Arc<Core>, hasher: S, shape: &Shape, handle: Option<RetireHandle>) -> Option<Self>
+    pub(crate) fn new(core: Arc<Core>, hasher: S, shape: Shape, handle: Option<RetireHandle>) -> Option<Self>
     where
         K: Send + Sync + 'static,
         V: Send + Sync + 'static,
@@ -157,6 +161,8 @@ impl<K, V, S> Inner<K, V, S> {
             help: Default::default(),
             growths: Default::default(),
             shrinks: Default::default(),
+            refused: Default::default(),
+            name: shape.name,
             inits: Inits::default(),
             entries: PhantomData,
         })

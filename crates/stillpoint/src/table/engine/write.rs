@@ -376,9 +376,39 @@ where
             self.hint_before_link(&late.0.key);
             late = match self.insert(hash, late, only, pin) {
                 Insertion::NoRoom(refused) if pressure.makes_room(self) => refused,
-                insertion => return self.put_of(insertion, true),
+                insertion => {
+                    if let Insertion::NoRoom(_) = insertion {
+                        self.count_refused();
+                    }
+                    return self.put_of(insertion, true);
+                }
             }
         }
+    }
+
+    /// Counts a pair that found no room. The first, the second, the fourth, the eighth and so on are events.
+    fn count_refused(&self) {
+        // Relaxed: for statistics.
+        let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        #[cfg(feature = "tracing")]
+        if count.is_power_of_two() {
+            let _foreign = crate::frames::Foreign::begin();
+            let (domain, table, thread) = (self.places.core().name(), &*self.name, std::thread::current());
+            let (entries, waiting) = (self.len(), self.places.pending());
+            tracing::warn!(
+                target: "stillpoint",
+                domain,
+                table,
+                thread_id = stillpoint_sys::os::thread_id(),
+                thread_name = thread.name(),
+                entries,
+                waiting,
+                refused = count,
+                "an entry for table `{table}` of domain `{domain}` was refused: {entries} entries, and {waiting} that wait to be freed"
+            );
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = count;
     }
 
     /// Pins an entry that is linked, or about to be, under the lock. A thread that unlinks it takes the lock later, so

@@ -28,6 +28,7 @@ fn a_section_is_told_of_once_however_often_it_is_waited_for() {
     assert!(stall.waited >= THRESHOLD, "{stall}");
     assert_eq!((stall.domain.as_str(), stall.reader), ("routes", ReaderKind::Guard));
     assert_eq!((stall.thread_name.as_deref(), stall.others), (Some("sleepy"), 0));
+    assert_eq!(domain.stats().stalls, 1);
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn the_next_section_of_a_reader_is_told_of_as_well() {
         drop(guard);
         done.recv_timeout(LONG).expect("the guard is dropped");
     }
-    assert_eq!(reports.len(), 3);
+    assert_eq!((reports.len(), domain.stats().stalls), (3, 3));
 }
 
 /// A record that changes owners is not confused with one that was reported.

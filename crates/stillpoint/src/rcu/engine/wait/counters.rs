@@ -24,6 +24,7 @@ pub(crate) struct Counters {
     /// How often the list has passed its objects on, or lost its thread while objects waited in it.
     left: ModelledU64,
     handed_back: AtomicU64,
+    stalls: AtomicU64,
     waits: AtomicU64,
     assists: AtomicU64,
     /// Number of pending objects that were past their grace period, and pinned, at the last poll.
@@ -88,6 +89,7 @@ pub(crate) struct Sum {
     /// Age of the domain since which an object has been held.
     pub(crate) oldest: Option<Duration>,
     pub(crate) handed_back: u64,
+    pub(crate) stalls: u64,
     pub(crate) waits: u64,
     pub(crate) assists: u64,
 }
@@ -104,11 +106,15 @@ pub(crate) struct Pinned {
     pub(crate) started: Duration,
 }
 
-/// Counts of retirements that found no room, in the shared counters of a domain.
+/// Counts of stalls, and of retirements that found no room, in the shared counters of a domain.
 impl Counters {
     /// Returns how many there were, this one included.
     pub(crate) fn count_handed_back(&self) -> u64 {
         self.handed_back.fetch_add(1, RELAXED) + 1
+    }
+
+    pub(crate) fn count_stall(&self) {
+        self.stalls.fetch_add(1, RELAXED);
     }
 
     pub(crate) fn count_wait(&self) {
@@ -387,6 +393,7 @@ impl Sum {
                 pinned: sum.pinned + pinned,
                 oldest: sum.oldest.into_iter().chain(oldest).min(),
                 handed_back: sum.handed_back + counters.handed_back.load(RELAXED),
+                stalls: sum.stalls + counters.stalls.load(RELAXED),
                 waits: sum.waits + counters.waits.load(RELAXED),
                 assists: sum.assists + counters.assists.load(RELAXED),
             }

@@ -36,9 +36,9 @@ impl Watch {
     }
 }
 
-#[cfg(feature = "tracing")]
+#[cfg(any(feature = "metrics", feature = "tracing"))]
 impl Default for Watch {
-    /// For domains without a hook: stalls are still events.
+    /// For domains without a hook: stalls are still counted, or events.
     fn default() -> Self {
         Self::new(Duration::from_millis(100), Arc::new(|_| ()))
     }
@@ -80,6 +80,7 @@ impl Core {
         let (waited, name) = (stall.waited.as_nanos() as u64, self.name());
         let (begin, len) = (name.as_ptr().addr() as u64, name.len() as u64);
         probe!("stall", self.protocol.address(), stall.thread_id.into(), waited, begin, len);
+        self.shared_counters.count_stall();
         let _foreign = Foreign::begin();
         #[cfg(feature = "tracing")]
         tracing::warn!(
@@ -197,7 +198,8 @@ mod tests {
         assert!(!core.may_be_stalled(since));
         assert_eq!(core.stall_is_due(None), None, "nothing is under way");
         let without_hook = Domain::new().core().stall_is_due(Some(since));
-        assert_eq!(without_hook.is_some(), cfg!(feature = "tracing"), "events need no hook");
+        let is_watched = cfg!(any(feature = "metrics", feature = "tracing"));
+        assert_eq!(without_hook.is_some(), is_watched, "events and counts need no hook");
         for (threshold, is_stalled) in [(Duration::ZERO, true), (Duration::MAX, false)] {
             let domain = watched(threshold);
             assert_eq!(domain.core().stall_is_due(Some(Duration::ZERO)), None, "it is overdue, or never due");
