@@ -34,6 +34,7 @@ fn timer_drain_a(make: impl for<'any> Fn(&'any ()) -> timer::Drain<'any, u8>) { 
 fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::TimerService<&'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::Remote<&'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::Mailbox<&'any ()>) { both!(_later, first); first = (); _later = make(&first); }
+fn timer_sharedmailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::SharedMailbox<&'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::SharedTimer<&'any ()>) { both!(_later, first); first = (); _later = make(&first); }
 fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::shared::Burst<'any, u8>) { both!(_later, first); first = (); _later = make(&first); }
 fn rcu_owned_t(make: impl for<'any> Fn(&'any ()) -> rcu::link::Owned<&'any ()>) { both!(_later, first); first = (); _later = make(&first); }

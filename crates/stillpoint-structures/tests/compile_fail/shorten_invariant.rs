@@ -39,6 +39,7 @@ fn timer_event_t(from: timer::shared::Event<'static, Given>) -> timer::shared::E
 fn timer_timerservice_t(from: timer::shared::TimerService<Given>) -> timer::shared::TimerService<Wanted> { from }
 fn timer_remote_t(from: timer::shared::Remote<Given>) -> timer::shared::Remote<Wanted> { from }
 fn timer_mailbox_t(from: timer::shared::Mailbox<Given>) -> timer::shared::Mailbox<Wanted> { from }
+fn timer_sharedmailbox_t(from: timer::shared::SharedMailbox<Given>) -> timer::shared::SharedMailbox<Wanted> { from }
 fn timer_sharedtimer_t(from: timer::shared::SharedTimer<Given>) -> timer::shared::SharedTimer<Wanted> { from }
 fn timer_burst_t(from: timer::shared::Burst<'static, Given>) -> timer::shared::Burst<'static, Wanted> { from }
 fn timer_delayqueue_t(from: timer::delay_queue::DelayQueue<Given>) -> timer::delay_queue::DelayQueue<Wanted> { from }

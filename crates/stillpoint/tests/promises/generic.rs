@@ -140,6 +140,7 @@ fn always() -> Vec<Row> {
         "timer::TimerService", "T": any = timer::shared::TimerService<T>;                    Invariant,     Send,        Never,       Never,         Never,         Alive;
         "timer::Remote", "T": any = timer::shared::Remote<T>;                                Invariant,     Send,        Send,        Always,        Always,        Alive;
         "timer::Mailbox", "T": any = timer::shared::Mailbox<T>;                              Invariant,     Send,        Send,        Never,         Never,         Alive;
+        "timer::SharedMailbox", "T": any = timer::shared::SharedMailbox<T>;                  Invariant,     Send,        Send,        Always,        Always,        Alive;
         "timer::SharedTimer", "T": any = timer::shared::SharedTimer<T>;                      Invariant,     Send,        Send,        Never,         Never,         Alive;
         "timer::Burst", "'a": lifetime = timer::shared::Burst<'a, u8>;                       Covariant,     Always,      Always,      Never,         Never,         Alive;
         "timer::Burst", "T": any = timer::shared::Burst<'static, T>;                         Invariant,     Send,        Send,        Never,         Never,         AsLifetime;

@@ -17,6 +17,7 @@ mod periodic;
 mod random;
 mod service;
 mod shared;
+mod shared_mailbox;
 mod sleeping;
 mod threads;
 mod time;

@@ -61,8 +61,8 @@ impl<T> Remote<T> {
         self.home.shown()
     }
 
-    /// A mailbox with room for `capacity` timers that the service has not taken yet, rounded up to a power of two. Each
-    /// thread that adds timers needs its own mailbox.
+    /// A mailbox with room for `capacity` timers that the service has not taken yet, rounded up to a power of two. For one
+    /// thread; threads that keep nothing share a [`shared_mailbox`](Self::shared_mailbox).
     ///
     /// Allocates 8 bytes for each place at once. As in the standard library, the process aborts when there is no
     /// memory.

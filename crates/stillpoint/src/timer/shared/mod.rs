@@ -20,13 +20,13 @@
 //! ```
 //!
 //! One thread owns the service and [runs](TimerService::run) it. The others have a [`Remote`], which makes timers, and a
-//! [`Mailbox`] for each thread.
+//! [`Mailbox`] for each thread, or share a [`SharedMailbox`].
 //!
 //! | type | is |
 //! |---|---|
 //! | [`SharedTimer`] | a timer that any thread may cancel; a mailbox arms and resets it |
 //! | [`Outcome`] | the answer to a cancellation: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running), [`Fired`](Outcome::Fired) or [`Gone`](Outcome::Gone) |
-//! | [`Remote`], [`Mailbox`] | how other threads reach the service |
+//! | [`Remote`], [`Mailbox`], [`SharedMailbox`] | how other threads reach the service |
 //! | [`Burst`] | several messages that are published together |
 //! | [`ArmError`] | why a timer was not armed, with the value |
 //! | [`Event`], [`Cause`] | what the service calls back with: a timer, and whether it has fired or was revoked |
@@ -45,6 +45,7 @@ mod rest;
 mod ring;
 mod serve;
 mod service;
+mod shared_mailbox;
 mod timer;
 
 pub use alarm::{Alarm, Sleep};
@@ -53,4 +54,5 @@ pub use event::{Cause, Event};
 pub use mailbox::{Burst, Mailbox, Remote};
 pub use record::Outcome;
 pub use service::TimerService;
+pub use shared_mailbox::SharedMailbox;
 pub use timer::SharedTimer;
