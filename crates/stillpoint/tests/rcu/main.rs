@@ -2,6 +2,7 @@
 
 #![cfg(not(stillpoint_loom))]
 
+mod all;
 mod delays;
 mod futures;
 mod grace;
