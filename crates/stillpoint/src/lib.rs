@@ -73,7 +73,8 @@
 //! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
 //! Off by default are `serde`, which serializes tables and sets; `delay-queue`, which adds `timer::delay_queue`, a queue of delays for
 //! tasks and threads; `metrics`, which adds the module of this name; and `tracing`: with it,
-//! [stalls](rcu::DomainBuilder::stall_hook), refused fences and full domains are events of [`tracing`](https://docs.rs/tracing).
+//! [stalls](rcu::DomainBuilder::stall_hook), refused fences, full domains and full tables are events of
+//! [`tracing`](https://docs.rs/tracing).
 //!
 //! The feature `loom` is for models on top of this crate. With the feature and `RUSTFLAGS="--cfg stillpoint_loom"`, the atomics
 //! of links and engines are [loom](https://docs.rs/loom)'s, and some of the interface is missing, `rcu::raw` among it. Make each
