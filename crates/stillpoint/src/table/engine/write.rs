@@ -392,7 +392,7 @@ where
         let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         #[cfg(feature = "tracing")]
         if count.is_power_of_two() {
-            let _foreign = crate::frames::Foreign::begin();
+            let _foreign = Foreign::begin();
             let (domain, table, thread) = (self.places.core().name(), &*self.name, std::thread::current());
             let (entries, waiting) = (self.len(), self.places.pending());
             tracing::warn!(
