@@ -340,7 +340,7 @@ struct still_stats {
     uint64_t silent;        /* readers of other threads that have loaded nothing since the newest grace period started, and are not
                              * offline: while one of them sleeps, each grace period needs a heavy fence. still_domain_silent names
                              * their threads; 0 in symmetric domains */
-    uint64_t stalls;        /* how often on_stall was called; 0 without a hook */
+    uint64_t stalls;        /* how often on_stall was called; without a hook, 0 unless the library was built to count */
     int64_t delay_median;   /* how long half of the freed objects had waited at most, of one in 64; -1: none was sampled */
     int64_t delay_p99;      /* the same for 99 of 100 */
 };

@@ -323,11 +323,12 @@ impl DomainBuilder {
     /// panic of the call that noticed the stall. Before it panics, that call frees everything that was ready. The hook must own
     /// no handle of the domain: the handle would keep the domain alive for ever.
     ///
-    /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook, the poll does not read it.
+    /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook, the poll does not read it. With one
+    /// of the features `metrics` and `tracing`, a domain without a hook behaves as if it had one that does nothing, with a threshold of
+    /// 100 ms. [`Stats::stalls`](super::Stats::stalls) counts the calls.
     ///
     /// With the feature `tracing`, what the hook is called for is also an event with the target `stillpoint` and the level `WARN`, just
-    /// before. A domain without a hook then behaves as if it had one that does nothing, with a threshold of 100 ms. So the subscriber is
-    /// bound by what is said here of the hook. The first retirement that a limit refuses is an event as well, and so are the second, the
+    /// before. So the subscriber is bound by what is said here of the hook. The first retirement that a limit refuses is an event as well, and so are the second, the
     /// fourth, the eighth, and so on.
     ///
     /// ```

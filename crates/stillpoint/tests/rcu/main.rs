@@ -2,6 +2,7 @@
 
 #![cfg(not(stillpoint_loom))]
 
+#[cfg(not(miri))]
 mod all;
 mod delays;
 mod futures;

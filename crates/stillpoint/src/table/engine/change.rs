@@ -367,14 +367,22 @@ where
         drop(making);
         match made {
             Ok(Found::Inserted(kept) | Found::Present(kept, ..)) => Ok(kept),
-            Err((key, value)) => Err(NotMade::NoRoom(key, value)),
+            Err((key, value)) => {
+                // Relaxed: for statistics.
+                self.tell_refused(self.refused.load(std::sync::atomic::Ordering::Relaxed));
+                Err(NotMade::NoRoom(key, value))
+            }
         }
+    }
+
+    /// Whether the calling thread makes a value that others may wait for.
+    pub(super) fn is_making(&self) -> bool {
+        frames::of(Kind::Making).next().is_some()
     }
 
     /// Whether the calling thread may wait for another one that makes a value: see [`Inits`](super::inits::Inits).
     fn may_wait(&self) -> bool {
-        let is_making = frames::of(Kind::Making).next().is_some();
-        !is_making && !frames::is_foreign() && self.core().protocol.region_of_caller().is_none()
+        !self.is_making() && !frames::is_foreign() && self.core().protocol.region_of_caller().is_none()
     }
 
     /// Replaces the value of a key with one made from the old value, and returns the old entry.

@@ -341,7 +341,10 @@ where
                 let (key, value) = unused.into_pair();
                 Ok(Put::Refused { entry, key, value })
             }
-            Insertion::NoRoom(unused) => Err(unused.into_pair()),
+            Insertion::NoRoom(unused) => {
+                self.count_refused();
+                Err(unused.into_pair())
+            }
         }
     }
 
@@ -376,22 +379,25 @@ where
             self.hint_before_link(&late.0.key);
             late = match self.insert(hash, late, only, pin) {
                 Insertion::NoRoom(refused) if pressure.makes_room(self) => refused,
-                insertion => {
-                    if let Insertion::NoRoom(_) = insertion {
-                        self.count_refused();
-                    }
-                    return self.put_of(insertion, true);
-                }
+                insertion => return self.put_of(insertion, true),
             }
         }
     }
 
-    /// Counts a pair that found no room. The first, the second, the fourth, the eighth and so on are events.
+    /// Counts a pair that found no room.
+    #[cold]
+    #[inline(never)]
     fn count_refused(&self) {
         // Relaxed: for statistics.
         let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        self.tell_refused(count);
+    }
+
+    /// Of refused pairs, the first, the second, the fourth, the eighth and so on are events. Says nothing while others wait for a value
+    /// that this thread makes, since they would wait for the subscriber, which may wait for them: `get_or_init` says it afterwards.
+    pub(super) fn tell_refused(&self, count: usize) {
         #[cfg(feature = "tracing")]
-        if count.is_power_of_two() {
+        if count.is_power_of_two() && !self.is_making() {
             let _foreign = Foreign::begin();
             let (domain, table, thread) = (self.places.core().name(), &*self.name, std::thread::current());
             let (entries, waiting) = (self.len(), self.places.pending());

@@ -11,8 +11,12 @@ use stillpoint_sys::os;
 
 /// A mailbox that threads share: for pools of threads, which then need no thread-local variable.
 ///
-/// It has a [`Mailbox`] for each processor, each under a mutex, which is only tried: a thread that finds its own one taken uses the
-/// next. So no call waits for another thread. An [`add`](Self::add) costs an uncontended lock more than that of a mailbox of one's own.
+/// It has a [`Mailbox`] or two for each processor, from 4 to 64, each under a mutex, which is only tried: a thread that finds its own
+/// one taken uses the next. So no call waits for another thread. An [`add`](Self::add) costs an uncontended lock more than that of a
+/// mailbox of one's own.
+///
+/// What a [`Mailbox`] does when its service is gone, each of them does when it is used the next time, or when this is dropped: a
+/// destructor of a value may then run in a call of any thread.
 ///
 /// ```
 /// use stillpoint::timer::shared::TimerService;
@@ -30,7 +34,6 @@ use stillpoint_sys::os;
 /// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 4);
 /// ```
 pub struct SharedMailbox<T> {
-    remote: Remote<T>,
     /// Of all of them.
     capacity: usize,
     mailboxes: Box<[CachePadded<Mutex<Mailbox<T>>>]>,
@@ -53,10 +56,10 @@ impl<T> Remote<T> {
     /// ```
     #[track_caller]
     pub fn shared_mailbox(&self, capacity: usize) -> SharedMailbox<T> {
-        let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(64));
+        assert!(capacity <= 1 << 31, "a mailbox with {capacity} places is impossible: at most 2^31");
+        let count = std::thread::available_parallelism().map_or(4, |count| (2 * count.get()).clamp(4, 64));
         let mailboxes: Vec<_> = (0..count).map(|_| self.mailbox(capacity.div_ceil(count))).collect();
         SharedMailbox {
-            remote: self.clone(),
             capacity: mailboxes.iter().map(Mailbox::capacity).sum(),
             mailboxes: mailboxes.into_iter().map(|mailbox| CachePadded::new(Mutex::new(mailbox))).collect(),
         }
@@ -67,8 +70,9 @@ impl<T> SharedMailbox<T> {
     /// As [`Mailbox::add`], from any thread.
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed. `Full` if no place is free in the mailboxes that no other thread is
-    /// in.
+    /// [`ArmError`], with the value, when the timer is not armed. `Full` if no place is free, except in mailboxes that other threads
+    /// are in at this moment: in all of them, if as many threads were preempted there, or wait in [alarms](super::Alarm). Then another
+    /// attempt succeeds when one of them has gone on.
     ///
     /// ```
     /// use stillpoint::timer::shared::{ArmError, TimerService};
@@ -123,24 +127,20 @@ impl<T> SharedMailbox<T> {
         send: impl Fn(&mut Mailbox<T>, V) -> Result<(), ArmError<V>>,
     ) -> Result<(), ArmError<V>> {
         let (first, count) = (os::thread_number() as usize, self.mailboxes.len());
-        let mut is_full = false;
         for number in 0..count {
             let mut mailbox = match self.mailboxes[first.wrapping_add(number) % count].try_lock() {
                 Ok(mailbox) => mailbox,
-                // An alarm has panicked; the message was published before.
+                // A value's destructor has panicked, since the service is gone: the mailbox knows.
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                // By another thread, or by this one: an alarm that rings in `add` may add a timer.
                 Err(TryLockError::WouldBlock) => continue,
             };
             match send(&mut mailbox, value) {
-                Err(ArmError::Full(unused)) => (value, is_full) = (unused, true),
+                Err(ArmError::Full(unused)) => value = unused,
                 result => return result,
             }
         }
-        if is_full {
-            return Err(ArmError::Full(value));
-        }
-        // Other threads are in all of them, or were preempted there, or this one is: an alarm that rings in `add` may add a timer.
-        send(&mut self.remote.mailbox(1), value)
+        Err(ArmError::Full(value))
     }
 }
 
