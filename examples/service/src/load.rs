@@ -196,17 +196,17 @@ impl Client {
         self.found(Method::GET, &format!("/sessions/{id}/terms/{}", hold.as_millis()), "").await
     }
 
-    /// Sessions of either program.
-    async fn sessions(&mut self) -> Result<f64> {
-        Ok(self.metric("sessions").await? + self.metric("stillpoint_table_entries").await?)
-    }
-
-    /// The number of a metric, summed over its labels; 0 if the program does not have it.
-    async fn metric(&mut self, name: &str) -> Result<f64> {
+    /// The numbers of these metrics, each summed over its labels; 0 if the program does not have it.
+    async fn metrics<const N: usize>(&mut self, names: [&str; N]) -> Result<[f64; N]> {
         let page = self.found(Method::GET, "/metrics", "").await?.ok_or("no page of metrics")?;
-        let is_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
-        let numbers = page.lines().filter(is_it).filter_map(|line| line.rsplit(' ').next());
-        numbers.map(|number| Ok(number.parse::<f64>()?)).sum()
+        let mut sums = [0.0; N];
+        for (name, sum) in names.iter().zip(&mut sums) {
+            let is_it =
+                |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+            let numbers = page.lines().filter(is_it).filter_map(|line| line.rsplit(' ').next());
+            *sum = numbers.map(|number| Ok(number.parse::<f64>()?)).sum::<Result<f64>>()?;
+        }
+        Ok(sums)
     }
 }
 
@@ -239,7 +239,8 @@ async fn check_answers(service: &mut Service) -> Result {
     service.reload_and_see(&mut client, Duration::from_millis(20)).await?;
     // Showing a session begins the time that is configured now.
     client.show(&ada).await?;
-    eventually("the end of a session", async || Ok(client.sessions().await? == 0.0)).await?;
+    let of_either = ["sessions", "stillpoint_table_entries"];
+    eventually("the end of a session", async || Ok(client.metrics(of_either).await? == [0.0; 2])).await?;
     check(client.show(&ada).await?.is_none(), "a session is shown after its end")?;
     service.reload_and_see(&mut client, LONG).await
 }
@@ -303,13 +304,13 @@ fn load(users: impl IntoIterator<Item = User>, time: Duration) -> JoinSet<Result
 
 /// Has the terms of a session read, slowly. Returns when the request has begun, with a task that ends with it.
 async fn begin_slow(service: &Service, client: &mut Client, hold: Duration) -> Result<JoinHandle<Result>> {
-    let (id, begun) = (client.login("slow").await?, client.metric("slow_requests").await?);
+    let (id, [begun]) = (client.login("slow").await?, client.metrics(["slow_requests"]).await?);
     let (mut own, version) = (Client::connect(service.address).await?, service.version);
     let task = tokio::spawn(async move {
         let text = own.terms(&id, hold).await?.ok_or("the slow request has found no session")?;
         check(text == format!("slow: {}", terms(version)), "the slow request has not kept what it began with")
     });
-    eventually("the slow request", async || Ok(client.metric("slow_requests").await? > begun)).await?;
+    eventually("the slow request", async || Ok(client.metrics(["slow_requests"]).await? > [begun])).await?;
     Ok(task)
 }
 
@@ -322,7 +323,7 @@ async fn measure(mut service: Service, plan: &Plan) -> Result<Measured> {
     }
     // The buffers of the connections get their sizes now.
     let users = load(users, plan.load / 10).join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
-    let before = client.metric("heap_bytes").await?;
+    let [before] = client.metrics(["heap_bytes"]).await?;
 
     let held = begin_slow(&service, &mut client, plan.load).await?;
     let begin = Instant::now();
@@ -332,8 +333,8 @@ async fn measure(mut service: Service, plan: &Plan) -> Result<Measured> {
     while begin.elapsed() < plan.load {
         ticks.tick().await;
         service.reload(LONG)?;
-        memory = memory.max(client.metric("heap_bytes").await? - before);
-        waiting = waiting.max(client.metric("stillpoint_domain_pending").await?);
+        let [heap, pending] = client.metrics(["heap_bytes", "stillpoint_domain_pending"]).await?;
+        (memory, waiting) = (memory.max(heap - before), waiting.max(pending));
         resident = resident.max(service.resident_kib()?);
     }
     let users = users.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
