@@ -180,3 +180,28 @@ fn a_full_table_says_so_a_logarithmic_number_of_times() {
     }
     assert!(events[0].contains_key("thread_id") && events[0].contains_key("thread_name"), "{events:?}");
 }
+
+/// The subscriber waits for a thread that asks for the same key. While the value is made, that thread would wait for the subscriber.
+#[test]
+fn a_refused_value_is_an_event_when_nobody_waits_for_it_any_more() {
+    let domain = Domain::new();
+    let table: Table<u64, u64> = Table::builder_in(&domain).max_len(1).build().unwrap();
+    table.insert(0, 0).unwrap();
+    let table = Arc::new(table);
+    let (other, of_other) = (Arc::clone(&table), domain.clone());
+    let asks = move || {
+        let (table, domain) = (Arc::clone(&other), of_other.clone());
+        let asked = thread::spawn(move || {
+            let mut reader = domain.reader();
+            let refused = table.reader(&mut reader).get_or_init(1, || 1).is_err();
+            refused
+        });
+        assert!(asked.join().unwrap(), "there is no room for it either");
+    };
+    let events = events_of(asks, |_| {
+        let mut reader = domain.reader();
+        table.reader(&mut reader).get_or_init(1, || 1).expect_err("one fits");
+    });
+    assert_eq!(events.iter().map(|event| &*event["refused"]).collect::<Vec<_>>(), ["1"]);
+    assert_eq!(table.stats().refused, 2);
+}

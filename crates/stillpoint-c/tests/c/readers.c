@@ -217,6 +217,7 @@ static void run(uint32_t mode)
     CHECK(still_domain_stats(domain, &stats) == 0);
     CHECK(stats.readers == 0 && stats.holds == 0 && stats.pending == 0 && stats.retired == stats.freed);
     CHECK(stats.fence_error == 0 && stats.oldest == -1 && stats.grace_periods > 0);
+    CHECK(-1 <= stats.delay_median && stats.delay_median <= stats.delay_p99);
     free(shared);
     CHECK(still_reclaimer_free(reclaimer) == 0 && still_domain_free(domain) == 0);
 }

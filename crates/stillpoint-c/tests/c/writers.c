@@ -299,6 +299,10 @@ static void cancellation(void)
     still_unpin(reader);
     void *answer = NULL;
     CHECK(pthread_join(thread, &answer) == 0 && answer == PTHREAD_CANCELED);
+    struct still_stats stats;
+    stats.size = sizeof stats;
+    CHECK(still_domain_stats(waited, &stats) == 0);
+    CHECK(stats.stalls == (uint64_t)count && stats.delay_median == -1 && stats.delay_p99 == -1);
     CHECK(still_reader_free(reader) == 0 && still_domain_free(waited) == 0);
 }
 

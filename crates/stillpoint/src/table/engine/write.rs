@@ -394,7 +394,8 @@ where
     }
 
     /// Of refused pairs, the first, the second, the fourth, the eighth and so on are events. Says nothing while others wait for a value
-    /// that this thread makes, since they would wait for the subscriber, which may wait for them: `get_or_init` says it afterwards.
+    /// that this thread makes, since they would wait for the subscriber, which may wait for them: `get_or_init` says it afterwards,
+    /// and may then miss its number, or say that of another thread again.
     pub(super) fn tell_refused(&self, count: usize) {
         #[cfg(feature = "tracing")]
         if count.is_power_of_two() && !self.is_making() {
