@@ -64,14 +64,14 @@ pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// The prefix of the libraries, which are installed once, built with the profile of these tests.
+/// The prefix of the libraries, which are installed once, built with the checks of debug builds.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
         let prefix = place().join("installed");
         let _ = std::fs::remove_dir_all(&prefix);
         let mut install = Command::new(env!("CARGO_BIN_EXE_install"));
-        let output = install.args(["--profile", "test", "--prefix"]).arg(&prefix).output().unwrap();
+        let output = install.args(["--profile", "programs", "--prefix"]).arg(&prefix).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         std::fs::write(prefix.join("printed"), output.stdout).unwrap();
         // Hundreds of programs are linked with this library. Without debug information, that takes half the time. If `strip` is missing, the

@@ -275,7 +275,7 @@ fn a_poll_with_a_limit_looks_at_that_many_objects() {
 /// With many slots in use, writes share the scans: one in a while, or when enough waits.
 #[test]
 fn writes_beside_many_protections_share_their_scans() {
-    const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
+    const HELD: usize = if cfg!(miri) { 300 } else { 600 };
     const WRITES: usize = 10 * HELD;
     let domain = Domain::new();
     let cells: Vec<_> = (0..HELD).map(|value| domain.cell(value)).collect();

@@ -32,3 +32,5 @@ mod whole;
 #[cfg(not(miri))]
 #[path = "../support/child.rs"]
 mod child;
+#[path = "../support/rounds.rs"]
+mod rounds;

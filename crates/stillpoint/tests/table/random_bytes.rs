@@ -1,6 +1,7 @@
-//! The fuzz target's function on random bytes, so that it runs with every test.
+//! The fuzz target's function on random bytes, so that it runs with every test. `STILLPOINT_TEST_ROUNDS=N` runs N times as many.
 
 use crate::bytes::run;
+use crate::rounds::rounds;
 
 fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -13,7 +14,7 @@ fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn random_operations_do_as_they_should() {
-    for seed in 0..300 {
+    for seed in 0..75 * rounds() as u64 {
         let mut bytes = random_bytes(seed, 20 + seed as usize * 11 % 3_000);
         bytes[0] = seed as u8; // every kind of run
         run(&bytes);
@@ -22,10 +23,10 @@ fn random_operations_do_as_they_should() {
 
 #[test]
 fn inputs_that_end_anywhere_are_taken() {
-    for len in 0..200 {
-        for kind in 0..4 {
-            let mut bytes = random_bytes(len + 1_000 * kind, len as usize);
-            bytes.iter_mut().take(1).for_each(|first| *first = kind as u8);
+    for round in 0..rounds() as u64 {
+        for len in 0..200 {
+            let mut bytes = random_bytes(len + 1_000 * round, len as usize);
+            bytes.iter_mut().take(1).for_each(|first| *first = (len + round) as u8); // in four rounds, every kind of run
             run(&bytes);
         }
     }

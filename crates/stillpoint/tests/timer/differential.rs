@@ -1,11 +1,13 @@
 //! A wheel, compared with a sorted map: millions of random steps, and short sequences that proptest shrinks.
-//! `STILLPOINT_WHEEL_ROUNDS=N` multiplies their number by N.
+//! `STILLPOINT_TEST_ROUNDS=N` multiplies their number by N.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use proptest::prelude::*;
 use stillpoint::timer::{Expired, Key, Limit, Schedule, Wheel, WheelStats};
+
+use crate::rounds::rounds;
 
 /// When a timer must fire.
 #[derive(Debug, Clone, Copy)]
@@ -397,7 +399,7 @@ fn beginning() -> impl Strategy<Value = u64> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { 2_000 * rounds() as u32 },
+        cases: if cfg!(miri) { 2 } else { 500 * rounds() as u32 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -415,13 +417,8 @@ proptest! {
     }
 }
 
-/// The multiplier of the number of rounds.
-fn rounds() -> usize {
-    std::env::var("STILLPOINT_WHEEL_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number of rounds"))
-}
-
 #[test]
-fn millions_of_random_steps() {
+fn long_runs_of_random_steps() {
     let mut state = 88_172_645_463_325_252u64;
     let mut random = move || {
         state ^= state << 13;
@@ -429,7 +426,7 @@ fn millions_of_random_steps() {
         state ^= state << 17;
         state
     };
-    let (rounds, steps) = if cfg!(miri) { (1, 100) } else { (40 * rounds(), 60_000) };
+    let (rounds, steps) = if cfg!(miri) { (1, 100) } else { (12 * rounds(), 60_000) };
     for round in 0..rounds {
         let mut pair = Pair::new([0, u64::MAX >> 1, (1 << 48) - 1_000, random() >> 8][round % 4]);
         for _ in 0..steps {

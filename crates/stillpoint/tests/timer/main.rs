@@ -15,6 +15,8 @@ mod nodes;
 mod periodic;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../support/rounds.rs"]
+mod rounds;
 mod service;
 mod shared;
 mod shared_mailbox;

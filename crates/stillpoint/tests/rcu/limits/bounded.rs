@@ -13,7 +13,7 @@ use crate::modes::in_each_mode;
 use crate::parked::{with_thread, Parked};
 use crate::LONG;
 
-const OBJECTS: u64 = 1_000_000;
+const OBJECTS: u64 = 200_000;
 /// The number of objects that wait for a fence in a reclaimer with default settings: 32 batches.
 const GATHERED: u64 = 32 * 128;
 const CAPACITY: usize = 1000;
