@@ -294,18 +294,19 @@ static void configurations(void)
     rte_mempool_free(pool);
 }
 
-int main(void)
+/* The argument is the file of the driver, if it is not a part of the program. */
+int main(int count, char **paths)
 {
     char program[] = "mempool", huge[] = "--no-huge", pci[] = "--no-pci", memory[] = "-m", megabytes[] = "256",
-         shared[] = "--no-shconf", telemetry[] = "--no-telemetry", cores[] = "--lcores", sets[5000] = "(0-3)@(";
-    char *arguments[] = { program, huge, pci, memory, megabytes, shared, telemetry, cores, sets, NULL };
+         shared[] = "--no-shconf", telemetry[] = "--no-telemetry", cores[] = "--lcores", sets[5000] = "(0-3)@(", driver[] = "-d";
+    char *arguments[] = { program, huge, pci, memory, megabytes, shared, telemetry, cores, sets, driver, paths[count - 1], NULL };
 
     CHECK(sched_getaffinity(0, sizeof all_cpus, &all_cpus) == 0);
     for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &all_cpus))
             sprintf(sets + strlen(sets), "%u,", cpu);
     sets[strlen(sets) - 1] = ')';
-    CHECK(rte_eal_init(9, arguments) >= 0);
+    CHECK(rte_eal_init(count == 1 ? 9 : 11, arguments) >= 0);
     CHECK(rte_lcore_count() == LCORES);
 
     exhaustion();

@@ -2,8 +2,8 @@
 
 use std::ptr::NonNull;
 
-use super::row::{Row, NONE};
 use super::geometry::Geometry;
+use super::row::{Row, NONE};
 use super::{Core, Plan, Shard};
 use crate::pool::audit::{Audit, CacheStats, Info, PoolStats};
 use stillpoint_sys::bits::bits;
