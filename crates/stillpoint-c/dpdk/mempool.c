@@ -7,7 +7,8 @@
  * memory become one chunk. The engine of a chunk is made when the mempool is first used, since no more may follow then. Memory is added
  * while no other thread uses the mempool, as with any driver; so chunks change only then.
  *
- * Each lcore, registered threads included, has a local of each engine, by its number. All other threads share one more, under a lock.
+ * Each lcore, registered threads included, has a local of each engine, by its number. All other threads share one more, under a lock, and
+ * so does an lcore for whose local there is no memory: putting objects back never fails for want of memory.
  */
 #include <rte_config.h>
 
@@ -37,18 +38,20 @@ enum { USUAL_BUCKET = 64 << 10, MOST_CACHED = 512, FEW = 512 };
 
 struct chunk {
     struct still_pool *pool;  /* NULL until the engine is made; set under `making`, read without it */
-    struct chunk *next;
     uintptr_t start, end;
     size_t bucket_bytes, shift;
     uint32_t per_bucket, buckets, objects; /* the objects that the mempool has; the last bucket may have more */
     rte_spinlock_t unknown;   /* held by the thread that uses the local of all threads that are no lcores */
-    struct still_local *local[RTE_MAX_LCORE + 1];
+    struct still_local *local[RTE_MAX_LCORE + 1]; /* that of unknown threads is made with the engine, others at their first use */
 };
 
 struct data {
-    struct chunk *first, *last;
-    struct chunk *current[RTE_MAX_LCORE + 1]; /* the chunk from which an lcore got objects last; NULL: the first */
+    struct chunk **chunks;    /* by address */
+    struct chunk *last;       /* the one that was added last */
+    uint32_t count;
+    uint32_t current[RTE_MAX_LCORE + 1]; /* the chunk from which an lcore got objects last; that of unknown threads stays the first */
     rte_spinlock_t making;    /* of engines */
+    bool failed;              /* to make an engine: said once */
     size_t bucket_bytes, stride, align, cache;
     uint32_t per_bucket;
 };
@@ -58,14 +61,20 @@ static bool is_primary;
 
 #define LOG(...) rte_log(RTE_LOG_ERR, RTE_LOGTYPE_MEMPOOL, "stillpoint: " __VA_ARGS__)
 
-static struct still_pool_options options_of(const struct data *data, size_t bucket_bytes)
+/* The options of an engine for some of the objects. */
+static struct still_pool_options options_of(const struct rte_mempool *mp, const struct data *data, size_t bucket_bytes, uint32_t objects)
 {
     struct still_pool_options options = STILL_POOL_OPTIONS_INIT;
 
     options.bucket_bytes = bucket_bytes;
     options.stride = data->stride;
-    options.cache = data->cache;
-    options.max_locals = RTE_MAX_LCORE + 1;
+    /* An lcore keeps its share of each chunk, so that it keeps no more of many chunks than of one. What idle threads keep of few objects
+     * would be missed. */
+    if (data->cache != STILL_ALL && objects > FEW)
+        options.cache = (size_t)((uint64_t)data->cache * RTE_MIN(objects, mp->size) / mp->size);
+    if (options.cache == 0)
+        options.cache = options.high_water = STILL_ALL;
+    options.max_locals = RTE_MAX_LCORE + 2; /* one more to withhold objects */
     return options;
 }
 
@@ -89,13 +98,10 @@ static int pool_alloc(struct rte_mempool *mp)
     data->stride = mp->header_size + mp->elt_size + mp->trailer_size;
     data->align = mp->flags & RTE_MEMPOOL_F_NO_CACHE_ALIGN ? sizeof(uint64_t) : RTE_MEMPOOL_ALIGN;
     data->bucket_bytes = config != NULL && config->bucket_bytes != 0 ? config->bucket_bytes : USUAL_BUCKET;
-    while (config == NULL && data->bucket_bytes < data->stride)
+    while ((config == NULL || config->bucket_bytes == 0) && data->bucket_bytes < data->stride)
         data->bucket_bytes *= 2;
-    /* In a mempool of few objects, what idle threads keep would be missed. */
-    data->cache = mp->size <= FEW ? STILL_ALL : RTE_MIN(mp->size / 32, (uint32_t)MOST_CACHED);
-    if (config != NULL && config->cache != 0)
-        data->cache = config->cache;
-    options = options_of(data, data->bucket_bytes);
+    data->cache = config != NULL && config->cache != 0 ? config->cache : RTE_MIN(mp->size / 32, (uint32_t)MOST_CACHED);
+    options = options_of(mp, data, data->bucket_bytes, mp->size);
     if (still_pool_layout(1, mp->elt_size, data->align, &options, &layout) != 0) {
         LOG("%s: %s\n", mp->name, still_error());
         free(data);
@@ -110,10 +116,8 @@ static int pool_alloc(struct rte_mempool *mp)
 /* DPDK has freed the memory of the objects, which the engines do not touch. */
 static void free_chunks(struct data *data)
 {
-    struct chunk *chunk = data->first;
-
-    while (chunk != NULL) {
-        struct chunk *next = chunk->next;
+    for (uint32_t c = 0; c < data->count; c++) {
+        struct chunk *chunk = data->chunks[c];
 
         for (unsigned i = 0; i <= UNKNOWN; i++)
             if (chunk->local[i] != NULL)
@@ -121,9 +125,11 @@ static void free_chunks(struct data *data)
         if (chunk->pool != NULL)
             (void)still_pool_free(chunk->pool);
         free(chunk);
-        chunk = next;
     }
-    data->first = data->last = NULL;
+    free(data->chunks);
+    data->chunks = NULL;
+    data->last = NULL;
+    data->count = 0;
     memset(data->current, 0, sizeof data->current);
 }
 
@@ -169,12 +175,17 @@ static bool goes_on(const struct chunk *chunk, uintptr_t start, size_t bucket_by
 static struct chunk *add_chunk(const struct rte_mempool *mp, uintptr_t start, size_t bucket_bytes)
 {
     struct data *data = mp->pool_data;
-    struct still_pool_options options = options_of(data, bucket_bytes);
+    struct still_pool_options options = options_of(mp, data, bucket_bytes, 1);
     struct still_layout layout = { .size = sizeof layout };
-    struct chunk *chunk;
+    struct chunk **chunks, *chunk;
+    uint32_t place = data->count;
 
     if (still_pool_layout(1, mp->elt_size, data->align, &options, &layout) != 0)
         return NULL;
+    chunks = realloc(data->chunks, (data->count + 1) * sizeof *chunks);
+    if (chunks == NULL)
+        return NULL;
+    data->chunks = chunks;
     chunk = calloc(1, sizeof *chunk);
     if (chunk == NULL)
         return NULL;
@@ -183,7 +194,10 @@ static struct chunk *add_chunk(const struct rte_mempool *mp, uintptr_t start, si
     chunk->bucket_bytes = bucket_bytes;
     chunk->per_bucket = (uint32_t)layout.objects;
     chunk->shift = layout.shift;
-    *(data->last == NULL ? &data->first : &data->last->next) = chunk;
+    for (; place > 0 && chunks[place - 1]->start > start; place--)
+        chunks[place] = chunks[place - 1];
+    chunks[place] = chunk;
+    data->count++;
     data->last = chunk;
     return chunk;
 }
@@ -194,25 +208,28 @@ static int pool_populate(struct rte_mempool *mp, unsigned max_objs, void *vaddr,
     struct data *data = mp->pool_data;
     size_t bucket_bytes = data->bucket_bytes;
     uint32_t per_bucket, first, buckets, objects, done = 0;
+    size_t wanted;
     struct chunk *chunk;
 
     /* A populate that fails half-way takes all objects back, and may be tried again. */
     if (mp->populated_size == 0)
         free_chunks(data);
-    /* A run that is shorter than a bucket has smaller ones, without contiguous blocks. */
-    while (bucket_bytes > len)
-        bucket_bytes /= 2;
-    if (bucket_bytes < data->stride)
+    /* Runs that are shorter than a bucket have the smallest ones, so that runs of different lengths make one chunk; no contiguous blocks. */
+    if (len < bucket_bytes)
+        while (bucket_bytes / 2 >= data->stride)
+            bucket_bytes /= 2;
+    if (len < bucket_bytes || max_objs == 0)
         return 0;
     per_bucket = (uint32_t)(bucket_bytes / data->stride);
-    buckets = (uint32_t)RTE_MIN((size_t)(max_objs + per_bucket - 1) / per_bucket, len / bucket_bytes);
-    objects = RTE_MIN(max_objs, buckets * per_bucket);
+    wanted = ((size_t)max_objs + per_bucket - 1) / per_bucket;
+    buckets = (uint32_t)RTE_MIN(wanted, len / bucket_bytes);
+    objects = (uint32_t)RTE_MIN((size_t)max_objs, (size_t)buckets * per_bucket);
 
     chunk = data->last;
     if (!goes_on(chunk, (uintptr_t)vaddr, bucket_bytes))
         chunk = add_chunk(mp, (uintptr_t)vaddr, bucket_bytes);
     if (chunk == NULL)
-        return -ENOMEM;
+        return 0; /* DPDK keeps the memory of a call that fails otherwise */
     first = chunk->buckets;
     chunk->buckets += buckets;
     chunk->objects += objects;
@@ -255,11 +272,21 @@ static bool withhold_others(const struct rte_mempool *mp, const struct chunk *ch
     return done;
 }
 
+/* A local that no thread owns: another one may get the number of this thread, and any thread may free the mempool. */
+static struct still_local *new_local(struct still_pool *pool)
+{
+    struct still_local *local = still_local_new(pool);
+
+    if (local != NULL)
+        (void)still_local_detach(local);
+    return local;
+}
+
 /* Makes the engine of a chunk. Called under `making`. */
 static bool make(const struct rte_mempool *mp, struct chunk *chunk)
 {
-    const struct data *data = mp->pool_data;
-    struct still_pool_options options = options_of(data, chunk->bucket_bytes);
+    struct data *data = mp->pool_data;
+    struct still_pool_options options = options_of(mp, data, chunk->bucket_bytes, chunk->objects);
     struct still_pool *pool;
 
     /* The memory ends a header after that of the chunk. No object is there. The engine is not hardened, and so touches no memory: what is
@@ -267,8 +294,14 @@ static bool make(const struct rte_mempool *mp, struct chunk *chunk)
     options.memory = object_at(mp, chunk, 0, 0);
     options.memory_bytes = chunk->buckets * chunk->bucket_bytes;
     pool = still_pool_new((size_t)chunk->buckets * chunk->per_bucket, mp->elt_size, data->align, &options);
-    if (pool == NULL || !withhold_others(mp, chunk, pool)) {
-        LOG("%s: %s\n", mp->name, still_error());
+    /* The local first: otherwise it would inherit the bucket that has too few objects. */
+    if (pool == NULL || (chunk->local[UNKNOWN] = new_local(pool)) == NULL || !withhold_others(mp, chunk, pool)) {
+        if (!data->failed)
+            LOG("%s: %s\n", mp->name, still_error());
+        data->failed = true;
+        if (chunk->local[UNKNOWN] != NULL)
+            still_local_free(chunk->local[UNKNOWN]);
+        chunk->local[UNKNOWN] = NULL;
         if (pool != NULL)
             (void)still_pool_free(pool);
         return false;
@@ -289,74 +322,66 @@ static __rte_noinline bool make_slowly(const struct rte_mempool *mp, struct chun
     return is_there;
 }
 
-static inline struct chunk *first_of(const struct rte_mempool *mp)
+static __rte_noinline struct still_local *enter_slowly(const struct rte_mempool *mp, struct chunk *chunk, unsigned *place)
 {
-    return ((struct data *)mp->pool_data)->first;
-}
-
-static __rte_noinline struct still_local *make_local(const struct rte_mempool *mp, struct chunk *chunk, unsigned place)
-{
-    struct still_local *local;
-
     /* Acquire: with the release in make. */
     if (__atomic_load_n(&chunk->pool, __ATOMIC_ACQUIRE) == NULL && !make_slowly(mp, chunk))
         return NULL;
-    local = still_local_new(chunk->pool);
-    if (local == NULL)
-        return NULL;
-    /* Another thread may get the number of this one, and any thread may free the mempool. */
-    (void)still_local_detach(local);
-    return chunk->local[place] = local;
+    if (*place != UNKNOWN && (chunk->local[*place] = new_local(chunk->pool)) != NULL)
+        return chunk->local[*place];
+    *place = UNKNOWN;
+    rte_spinlock_lock(&chunk->unknown);
+    return chunk->local[UNKNOWN];
 }
 
-/* The calling thread's local of a chunk, which it gives up by leave(). NULL if there is no memory for one. */
-static inline struct still_local *enter(const struct rte_mempool *mp, struct chunk *chunk, unsigned *place)
+static inline unsigned place_of_thread(void)
 {
     unsigned lcore = rte_lcore_id();
-    struct still_local *local;
 
-    if (unlikely(lcore >= RTE_MAX_LCORE)) {
-        lcore = UNKNOWN;
-        rte_spinlock_lock(&chunk->unknown);
-    }
-    *place = lcore;
-    local = chunk->local[lcore];
-    return likely(local != NULL) ? local : make_local(mp, chunk, lcore);
+    return likely(lcore < RTE_MAX_LCORE) ? lcore : UNKNOWN;
 }
 
-static inline void leave(struct chunk *chunk, unsigned place)
+/* A local of a chunk, for a thread with this place, which may change, until leave(). NULL if the chunk has no engine. */
+static inline struct still_local *enter(const struct rte_mempool *mp, struct chunk *chunk, unsigned *place)
 {
-    if (unlikely(place == UNKNOWN))
+    struct still_local *local = chunk->local[*place];
+
+    return likely(local != NULL && *place != UNKNOWN) ? local : enter_slowly(mp, chunk, place);
+}
+
+static inline void leave(struct chunk *chunk, const struct still_local *local, unsigned place)
+{
+    if (unlikely(place == UNKNOWN && local != NULL))
         rte_spinlock_unlock(&chunk->unknown);
 }
 
 static inline bool get(const struct rte_mempool *mp, struct chunk *chunk, void **objects, unsigned count)
 {
-    unsigned place;
+    unsigned place = place_of_thread();
     struct still_local *local = enter(mp, chunk, &place);
     bool done = local != NULL && still_local_get_many(local, objects, count) == 0;
 
-    leave(chunk, place);
+    leave(chunk, local, place);
     return done;
 }
 
 static inline bool get_blocks(const struct rte_mempool *mp, struct chunk *chunk, void **starts, unsigned count)
 {
-    unsigned place;
+    unsigned place = place_of_thread();
     struct still_local *local = enter(mp, chunk, &place);
     bool done = local != NULL && still_local_get_blocks(local, starts, count) == 0;
 
-    leave(chunk, place);
+    leave(chunk, local, place);
     return done;
 }
 
 static inline int put(const struct rte_mempool *mp, struct chunk *chunk, void *const *objects, unsigned count)
 {
-    unsigned place;
+    unsigned place = place_of_thread();
     struct still_local *local = enter(mp, chunk, &place);
     int answer = local != NULL ? still_local_put_many(local, objects, count) : -ENOMEM;
 
-    leave(chunk, place);
+    leave(chunk, local, place);
     return answer;
 }
 
@@ -365,14 +390,31 @@ static inline bool has(const struct chunk *chunk, const void *object)
     return (uintptr_t)object - chunk->start < chunk->end - chunk->start;
 }
 
+/* The chunk that an object is in; NULL if it is in none. */
+static struct chunk *chunk_of(const struct rte_mempool *mp, const void *object)
+{
+    const struct data *data = mp->pool_data;
+    uint32_t low = 0, high = data->count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (has(data->chunks[middle], object))
+            return data->chunks[middle];
+        if ((uintptr_t)object < data->chunks[middle]->start)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
 static __rte_noinline int put_to_several(struct rte_mempool *mp, void *const *objects, unsigned count)
 {
     for (unsigned i = 0, end; i < count; i = end) {
-        struct chunk *chunk = first_of(mp);
+        struct chunk *chunk = chunk_of(mp, objects[i]);
         int answer;
 
-        while (chunk != NULL && !has(chunk, objects[i]))
-            chunk = chunk->next;
         if (chunk == NULL)
             return -EINVAL;
         for (end = i + 1; end < count && has(chunk, objects[end]); end++)
@@ -386,35 +428,39 @@ static __rte_noinline int put_to_several(struct rte_mempool *mp, void *const *ob
 
 static int pool_enqueue(struct rte_mempool *mp, void *const *objects, unsigned count)
 {
-    struct chunk *chunk;
+    const struct data *data;
 
     if (unlikely(!is_primary))
         return -ENOTSUP;
-    chunk = first_of(mp);
-    if (likely(chunk != NULL && chunk->next == NULL))
-        return put(mp, chunk, objects, count);
+    data = mp->pool_data;
+    if (likely(data->count == 1))
+        return put(mp, data->chunks[0], objects, count);
     return put_to_several(mp, objects, count);
 }
 
-/* Collects objects from all chunks, or none. */
+/* Collects objects from all chunks, or none. Begins with the chunk after the current one, which has too few. */
 static __rte_noinline int get_from_several(struct rte_mempool *mp, void **objects, unsigned count)
 {
     struct data *data = mp->pool_data;
-    unsigned lcore = rte_lcore_id(), got = 0;
+    unsigned place = place_of_thread(), got = 0;
 
-    for (struct chunk *chunk = data->first; chunk != NULL; chunk = chunk->next) {
-        /* As many as the chunk has: half as many each time that it has fewer. */
+    for (uint32_t n = 1; n <= data->count; n++) {
+        uint32_t number = (data->current[place] + n) % data->count;
+
+        /* One object first, since most chunks have none when many are looked at. Then half as many each time that there are fewer. */
+        if (!get(mp, data->chunks[number], objects + got, 1))
+            continue;
+        got++;
         for (unsigned want = count - got; want > 0;) {
-            want = RTE_MIN(want, count - got);
-            if (want > 0 && get(mp, chunk, objects + got, want))
+            if (get(mp, data->chunks[number], objects + got, want))
                 got += want;
             else
                 want /= 2;
+            want = RTE_MIN(want, count - got);
         }
         if (got == count) {
-            /* Threads that are no lcores begin with the first chunk. */
-            if (lcore < RTE_MAX_LCORE)
-                data->current[lcore] = chunk;
+            if (place != UNKNOWN)
+                data->current[place] = number;
             return 0;
         }
     }
@@ -425,65 +471,60 @@ static __rte_noinline int get_from_several(struct rte_mempool *mp, void **object
 static int pool_dequeue(struct rte_mempool *mp, void **objects, unsigned count)
 {
     const struct data *data;
-    struct chunk *chunk;
-    unsigned lcore;
 
     if (unlikely(!is_primary))
         return -ENOTSUP;
     data = mp->pool_data;
-    lcore = rte_lcore_id();
-    chunk = data->current[lcore < RTE_MAX_LCORE ? lcore : UNKNOWN];
-    if (unlikely(chunk == NULL))
-        chunk = data->first;
-    if (unlikely(chunk == NULL))
+    if (unlikely(data->count == 0))
         return -ENOBUFS;
-    if (likely(get(mp, chunk, objects, count)))
+    if (likely(get(mp, data->chunks[data->current[place_of_thread()]], objects, count)))
         return 0;
-    return data->first->next == NULL ? -ENOBUFS : get_from_several(mp, objects, count);
+    return data->count == 1 ? -ENOBUFS : get_from_several(mp, objects, count);
 }
 
-/* The objects of a whole bucket go back. */
-static void put_block(struct rte_mempool *mp, struct chunk *chunk, char *start)
+static void put_block(struct rte_mempool *mp, void *start)
 {
-    for (uint32_t i = 0; i < chunk->per_bucket; i++) {
-        void *object = start + i * ((struct data *)mp->pool_data)->stride;
+    struct chunk *chunk = chunk_of(mp, start);
+    struct still_block block = { start, chunk->per_bucket, ((const struct data *)mp->pool_data)->stride };
+    unsigned place = place_of_thread();
+    struct still_local *local = enter(mp, chunk, &place);
 
-        (void)put(mp, chunk, &object, 1);
-    }
+    (void)still_local_put_block(local, &block);
+    leave(chunk, local, place);
 }
 
 static int pool_dequeue_contig_blocks(struct rte_mempool *mp, void **starts, unsigned count)
 {
-    const struct data *data = mp->pool_data;
+    const struct data *data;
     unsigned got = 0;
 
     if (unlikely(!is_primary))
         return -ENOTSUP;
-    for (struct chunk *chunk = data->first; chunk != NULL; chunk = chunk->next) {
+    data = mp->pool_data;
+    for (uint32_t c = 0; c < data->count; c++) {
+        struct chunk *chunk = data->chunks[c];
+
         if (chunk->bucket_bytes != data->bucket_bytes)
             continue;
         if (get_blocks(mp, chunk, starts + got, count - got))
             return 0;
         while (got < count && get_blocks(mp, chunk, starts + got, 1))
             got++;
+        if (got == count)
+            return 0;
     }
-    while (got-- > 0) {
-        struct chunk *chunk = first_of(mp);
-
-        while (!has(chunk, starts[got]))
-            chunk = chunk->next;
-        put_block(mp, chunk, starts[got]);
-    }
+    while (got-- > 0)
+        put_block(mp, starts[got]);
     return -ENOBUFS;
 }
 
 static unsigned pool_get_count(const struct rte_mempool *mp)
 {
+    const struct data *data = mp->pool_data;
     size_t available = 0;
 
-    if (!is_primary)
-        return 0;
-    for (struct chunk *chunk = first_of(mp); chunk != NULL; chunk = chunk->next) {
+    for (uint32_t c = 0; is_primary && c < data->count; c++) {
+        const struct chunk *chunk = data->chunks[c];
         struct still_pool_info info = { .size = sizeof info };
 
         /* Acquire: with the release in make. Without an engine, all objects are there. */

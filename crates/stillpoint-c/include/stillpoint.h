@@ -1181,9 +1181,10 @@ struct still_pool_options {
     uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any */
     void *memory;        /* memory of the program, aligned to `align`, in use until the pool is freed; NULL: the pool allocates memory */
     size_t memory_bytes; /* size of `memory`, with which max_objects must be 0; if it is too small, still_error() says what is needed */
+    size_t high_water;   /* whole buckets that each thread keeps; 0: one in 16, 1 to 32, and none in a small pool; STILL_ALL: none */
 };
 
-#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
+#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
 /* Makes a pool of at least `capacity` objects of `bytes` bytes, aligned to `align`. `options` may be NULL. errno: EINVAL,
  * ENOMEM. */
@@ -1195,7 +1196,7 @@ STILL_NODISCARD struct still_pool *still_pool_new(size_t capacity, size_t bytes,
 struct still_layout {
     size_t size;         /* set by the caller: sizeof(struct still_layout) */
     size_t capacity;     /* all objects, those of the growth included */
-    size_t bytes;        /* of all buckets: as much memory as still_pool_options.memory must have */
+    size_t bytes;        /* of all buckets; without max_objects, what still_pool_options.memory_bytes must be */
     size_t bucket_bytes;
     size_t objects;      /* of a bucket */
     size_t stride;       /* bytes from one object to the next */

@@ -42,6 +42,7 @@ pub struct still_pool_options {
     node: u32,
     memory: *mut c_void,
     memory_bytes: usize,
+    high_water: usize,
 }
 
 #[repr(C)]
@@ -204,6 +205,11 @@ unsafe fn configure(
         0 => builder,
         usize::MAX => builder.cache(0),
         objects => builder.cache(objects),
+    };
+    builder = match options.high_water {
+        0 => builder,
+        usize::MAX => builder.high_water(0),
+        buckets => builder.high_water(u32::try_from(buckets).unwrap_or(u32::MAX)),
     };
     if options.max_locals > 0 {
         builder = builder.max_locals(options.max_locals as usize);

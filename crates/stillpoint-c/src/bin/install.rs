@@ -280,9 +280,9 @@ impl Dpdk {
     fn installed() -> Result<Self, String> {
         let missing = || "--dpdk: DPDK is not there: install libdpdk-dev".to_owned();
         let flags = said(Command::new("pkg-config").args(["--cflags", "libdpdk"])).ok_or_else(missing)?;
+        let lib = said(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"])).ok_or_else(missing)?;
         // This is a link to `librte_eal.so.23.0`.
-        let eal = said(compiler().arg("-print-file-name=librte_eal.so")).ok_or_else(missing)?;
-        let eal = fs::canonicalize(eal).ok();
+        let eal = fs::canonicalize(Path::new(&lib).join("librte_eal.so")).ok();
         let found = eal.as_deref().and_then(|eal| {
             let (_, abi) = eal.file_name()?.to_str()?.split_once(".so.")?;
             Some((abi.to_owned(), eal.parent()?.to_owned()))
@@ -309,7 +309,8 @@ impl Dpdk {
             .arg(source.join("dpdk/mempool.c"))
             .arg("-o")
             .arg(folder.join(Self::DRIVER));
-        command.arg("-L").arg(lib).args(["-lstillpoint", "-lrte_mempool", "-lrte_eal"]);
+        command.arg("-L").arg(lib).arg("-lstillpoint");
+        command.arg("-L").arg(&self.lib).args(["-lrte_mempool", "-lrte_eal"]);
         command.args(["-Wl,-z,defs", "-Wl,-z,relro,-z,now", "-Wl,-rpath,$ORIGIN/../.."]);
         match command.status() {
             Ok(status) if status.success() => Ok(()),
