@@ -105,6 +105,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c");
     println!("cargo::rerun-if-changed={HEADERS}");
+    println!("cargo::rerun-if-changed=../stillpoint-c/dpdk");
     println!("cargo::rerun-if-env-changed=STILLPOINT_PEERS");
     watch_pkg_config_directories();
 

@@ -1181,14 +1181,32 @@ struct still_pool_options {
     uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any */
     void *memory;        /* memory of the program, aligned to `align`, in use until the pool is freed; NULL: the pool allocates memory */
     size_t memory_bytes; /* size of `memory`, with which max_objects must be 0; if it is too small, still_error() says what is needed */
+    size_t high_water;   /* whole buckets that each thread keeps; 0: one in 16, 1 to 32, and none in a small pool; STILL_ALL: none */
 };
 
-#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
+#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
 /* Makes a pool of at least `capacity` objects of `bytes` bytes, aligned to `align`. `options` may be NULL. errno: EINVAL,
  * ENOMEM. */
 STILL_NODISCARD struct still_pool *still_pool_new(size_t capacity, size_t bytes, size_t align,
                                                   const struct still_pool_options *options) STILL_NOEXCEPT;
+
+/* Where the objects of a pool lie: object `i` of bucket `b` begins `b * bucket_bytes + (b % 2) * shift + i * stride` bytes after the
+ * pool's memory. */
+struct still_layout {
+    size_t size;         /* set by the caller: sizeof(struct still_layout) */
+    size_t capacity;     /* all objects, those of the growth included */
+    size_t bytes;        /* of all buckets; without max_objects, what still_pool_options.memory_bytes must be */
+    size_t bucket_bytes;
+    size_t objects;      /* of a bucket */
+    size_t stride;       /* bytes from one object to the next */
+    size_t shift;        /* bytes by which the objects of every other bucket are moved up, so that not all buckets use the same half of
+                          * a processor's cache; often 0 */
+};
+
+/* The layout that a pool of these numbers will have, for programs that find its memory themselves: 0, or -EINVAL. No pool is made. */
+int still_pool_layout(size_t capacity, size_t bytes, size_t align, const struct still_pool_options *options,
+                      struct still_layout *layout) STILL_NOEXCEPT;
 
 /* Frees the pool and its memory. -EBUSY: a thread still has a local of it. Returns how many objects were still in use: their memory is
  * freed too. */
@@ -1202,6 +1220,9 @@ STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STI
 /* [owner] Frees the local, and returns its cached objects to the pool. -EPERM on another thread. If the owner does not call it, the end
  * of the thread frees the local. */
 int still_local_free(struct still_local *local) STILL_NOEXCEPT;
+/* [owner] From now on no thread owns the local, and the end of a thread does not free it. Any thread may use it, one at a time, and free
+ * it: the program keeps them apart, as by a lock. -EPERM on another thread. */
+int still_local_detach(struct still_local *local) STILL_NOEXCEPT;
 
 /* [owner] Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */
 STILL_NODISCARD void *still_local_get(struct still_local *local) STILL_NOEXCEPT;
@@ -1222,6 +1243,8 @@ struct still_block {
 
 /* [owner] Gets a whole free bucket: 0, or -ENOMEM if there is none. Its objects may be put back one by one. */
 STILL_NODISCARD int still_local_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
+/* [owner] Gets `count` blocks, or none: 0, or -ENOMEM. `starts` gets the address of the first object of each. */
+STILL_NODISCARD int still_local_get_blocks(struct still_local *local, void **starts, size_t count) STILL_NOEXCEPT;
 /* [owner] Puts back all objects of a block that still_local_get_block returned. On an error, nothing was put back. -EINVAL: the block is
  * not a whole block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
 int still_local_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;

@@ -1,5 +1,6 @@
 //! Pools of untyped memory.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -41,6 +42,19 @@ pub struct still_pool_options {
     node: u32,
     memory: *mut c_void,
     memory_bytes: usize,
+    high_water: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct still_layout {
+    size: usize,
+    capacity: usize,
+    bytes: usize,
+    bucket_bytes: usize,
+    objects: usize,
+    stride: usize,
+    shift: usize,
 }
 
 #[repr(C)]
@@ -67,6 +81,12 @@ unsafe impl Versioned for still_pool_options {
 }
 
 // SAFETY: all fields are numbers.
+unsafe impl Versioned for still_layout {
+    const NAME: &'static str = "struct still_layout";
+    const FIRST: usize = 56;
+}
+
+// SAFETY: all fields are numbers.
 unsafe impl Versioned for still_pool_info {
     const NAME: &'static str = "struct still_pool_info";
     const FIRST: usize = 32;
@@ -83,8 +103,8 @@ impl Kind for Pool {
 pub(crate) struct Local {
     /// Borrows from `_pool`, so it must be dropped first.
     local: RawLocal<'static>,
-    /// The thread, by libc's `pthread_self`, which works until the very end of a thread.
-    thread: libc::pthread_t,
+    /// The owner, by libc's `pthread_self`, which works until the very end of a thread. `None` once the local is detached.
+    thread: Cell<Option<libc::pthread_t>>,
     _pool: Arc<RawPool>,
 }
 
@@ -102,12 +122,35 @@ pub unsafe extern "C" fn still_pool_new(
     options: *const still_pool_options,
 ) -> *mut still_pool {
     call(|| {
-        let mut builder = RawPool::builder(capacity, bytes, align);
-        if !options.is_null() {
-            // SAFETY: the caller passes options, and promises that the memory in them belongs to the pool until the pool is freed.
-            builder = unsafe { configure(builder, &sized(options)?) }?;
-        }
+        // SAFETY: the caller passes options, and promises that the memory in them belongs to the pool until the pool is freed.
+        let builder = unsafe { configured(capacity, bytes, align, options) }?;
         handle::make(|| Ok((Pool(Arc::new(builder.build().map_err(not_built)?)), Parts::default())))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_pool_layout(
+    capacity: usize,
+    bytes: usize,
+    align: usize,
+    options: *const still_pool_options,
+    layout: *mut still_layout,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller passes options. No pool is built, so nothing uses memory in them.
+        let info = unsafe { configured(capacity, bytes, align, options) }?.info().map_err(not_built)?;
+        let answer = still_layout {
+            size: size_of::<still_layout>(),
+            capacity: info.max_objects,
+            bytes: info.max_objects / info.objects_per_block * info.bucket_bytes,
+            bucket_bytes: info.bucket_bytes,
+            objects: info.objects_per_block,
+            stride: info.stride,
+            shift: info.shift,
+        };
+        // SAFETY: the caller passes a place of the size that it says.
+        unsafe { Place::of(layout) }?.write(answer);
+        Ok(0)
     })
 }
 
@@ -122,6 +165,22 @@ fn not_built(error: BuildError) -> Refusal {
         _ => (libc::EINVAL, c"a pool with these numbers is impossible"),
     };
     Refusal::told(errno, format_args!("{error}"), otherwise)
+}
+
+/// # Safety
+/// `options` is null, or points to options. The memory in them belongs to the pool until the pool is freed.
+unsafe fn configured(
+    capacity: usize,
+    bytes: usize,
+    align: usize,
+    options: *const still_pool_options,
+) -> Result<PoolBuilder<RawPool>, Refusal> {
+    let builder = RawPool::builder(capacity, bytes, align);
+    if options.is_null() {
+        return Ok(builder);
+    }
+    // SAFETY: the caller passes options, and makes the promise about their memory.
+    unsafe { configure(builder, &sized(options)?) }
 }
 
 /// # Safety
@@ -146,6 +205,11 @@ unsafe fn configure(
         0 => builder,
         usize::MAX => builder.cache(0),
         objects => builder.cache(objects),
+    };
+    builder = match options.high_water {
+        0 => builder,
+        usize::MAX => builder.high_water(0),
+        buckets => builder.high_water(u32::try_from(buckets).unwrap_or(u32::MAX)),
     };
     if options.max_locals > 0 {
         builder = builder.max_locals(options.max_locals as usize);
@@ -202,7 +266,7 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
             let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
             // SAFETY: the function has no preconditions.
             let thread = unsafe { libc::pthread_self() };
-            Ok((Local { local, thread, _pool: pool }, Parts::default()))
+            Ok((Local { local, thread: Cell::new(Some(thread)), _pool: pool }, Parts::default()))
         };
         adopt::<Local>(handle::make(build)?)
     })
@@ -213,16 +277,41 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
     call(|| {
         // SAFETY: the caller passes a handle, and no other call uses it.
         let found = unsafe { find::<Local>(local) }?;
-        // SAFETY: the caller passes a handle, and no other call uses it; `pthread_self` has no preconditions.
-        if unsafe { found.value().thread != libc::pthread_self() } {
-            return Err(Refusal::new(
-                libc::EPERM,
-                c"the local belongs to the thread that made it, and this is another thread",
-            ));
+        // SAFETY: the caller passes a handle, and no other call uses it.
+        if unsafe { found.value() }.is_owned()? {
+            disown(local.cast());
         }
-        disown(local.cast());
         // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });
+        Ok(0)
+    })
+}
+
+impl Local {
+    /// Whether the calling thread owns it: false if no thread does.
+    ///
+    /// # Errors
+    /// When another thread owns it.
+    fn is_owned(&self) -> Result<bool, Refusal> {
+        let Some(owner) = self.thread.get() else { return Ok(false) };
+        // SAFETY: the function has no preconditions.
+        if owner == unsafe { libc::pthread_self() } {
+            return Ok(true);
+        }
+        let text = c"the local belongs to the thread that made it, and this is another thread";
+        Err(Refusal::new(libc::EPERM, text))
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_local_detach(local: *mut still_local) -> c_int {
+    call(|| {
+        // SAFETY: the caller passes a handle, on its thread.
+        let found = unsafe { find::<Local>(local)?.value() };
+        if found.is_owned()? {
+            disown(local.cast());
+            found.thread.set(None);
+        }
         Ok(0)
     })
 }
@@ -356,6 +445,34 @@ pub unsafe extern "C" fn still_local_get_block(handle: *mut still_local, block: 
         };
         // SAFETY: the caller passes a place for the block.
         unsafe { block.write(answer) };
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_local_get_blocks(
+    handle: *mut still_local,
+    starts: *mut *mut c_void,
+    count: usize,
+) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller passes a handle, on its thread, and room for `count` addresses.
+        let (local, starts) =
+            unsafe { (local(handle)?, slice(starts.cast::<MaybeUninit<*mut c_void>>(), count)?) };
+        for got in 0..count {
+            let Some(block) = local.alloc_block() else {
+                for start in &starts[..got] {
+                    // SAFETY: written below, and allocated by this call.
+                    let start = unsafe { NonNull::new_unchecked(start.assume_init().cast()) };
+                    // SAFETY: allocated by this call, and nothing has its address.
+                    let answer = unsafe { local.free_block(local.block_at(start)) };
+                    debug_assert!(answer.is_ok(), "{answer:?}");
+                }
+                return Err(exhausted());
+            };
+            objects_of(block).for_each(tsan::acquire);
+            starts[got].write(block.start().as_ptr().cast());
+        }
         Ok(0)
     })
 }

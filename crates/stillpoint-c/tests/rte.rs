@@ -157,6 +157,51 @@ fn timers_run_on_lcores_of_dpdk() {
     runs_in_dpdk("lcores");
 }
 
+/// The flags with which a program uses mempools, and has the driver in it.
+fn with_driver(dpdk: &[String]) -> Vec<String> {
+    let driver = root().join("dpdk/mempool.c").display().to_string();
+    let mut flags = vec!["-O2".to_owned(), driver];
+    flags.extend(dpdk.iter().cloned());
+    flags.extend(["-Wl,--no-as-needed", "-lrte_mempool", "-lrte_eal", "-Wl,--as-needed"].map(str::to_owned));
+    flags
+}
+
+#[test]
+fn the_driver_of_mempools_gives_each_object_to_one_thread() {
+    let Some(dpdk) = dpdk() else { return };
+    let flags = with_driver(&dpdk);
+    let mut flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    println!("{}", compiled_and_run(CC, &source("mempool"), &flags, "mempool"));
+    flags.extend(["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+    println!("{}", compiled_and_run(CC, &source("mempool"), &flags, "mempool-address"));
+}
+
+/// A program that does not have the driver in it loads the one that is installed, which lies alone in its folder.
+#[test]
+fn programs_of_dpdk_load_the_installed_driver() {
+    let Some(dpdk) = dpdk() else { return };
+    let prefix = place().join("with-driver");
+    let mut install = Command::new(env!("CARGO_BIN_EXE_install"));
+    let output = install.args(["--profile", "programs", "--dpdk", "--prefix"]).arg(&prefix).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let folders: Vec<_> = std::fs::read_dir(prefix.join("lib/dpdk")).unwrap().collect();
+    let [Ok(folder)] = &folders[..] else { panic!("{folders:?}") };
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect();
+    let [driver] = &files[..] else { panic!("{files:?}") };
+    assert!(said(&output).contains(&format!("-d {}\n", driver.display())), "{}", said(&output));
+
+    let mut flags: Vec<_> = with_driver(&dpdk);
+    flags.remove(1);
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let program = compiled(CC, &source("mempool"), &flags, "mempool-loads");
+    let output = Command::new(&program).arg(driver).output().unwrap();
+    if said(&output).contains("is world-writable and insecure") {
+        skipped("DPDK loads no driver from below a folder that anyone may write to");
+        return;
+    }
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// The programs of the guide run: with DPDK's header and library, with ours, with our additions, and with protected loads.
 #[test]
 fn the_guide_ports_a_program() {

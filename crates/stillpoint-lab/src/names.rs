@@ -242,6 +242,7 @@ const WORDS: &[(&str, &str)] = &[
     // Pools.
     ("stillpoint/pool", "stillpoint::pool: objects in contiguous buckets"),
     ("stillpoint/pool+obj", "stillpoint::pool by safe calls: owned objects, many at a time as a Bulk"),
+    ("dpdk/stillpoint", "DPDK's mempool over our pool, by our driver"),
     ("dpdk/bucket", "DPDK's mempool over buckets"),
     ("dpdk/ring", "DPDK's mempool over a ring"),
     ("dpdk/stack", "DPDK's mempool over a stack"),

@@ -1,5 +1,5 @@
 /*
- * DPDK's rte_mempool with its bucket, ring and stack drivers, in the memory of the environment abstraction layer.
+ * DPDK's rte_mempool with its bucket, ring and stack drivers and with ours, in the memory of the environment abstraction layer.
  */
 #include <rte_config.h>
 
@@ -10,6 +10,9 @@
 #include <rte_mempool.h>
 
 #include "peer.h"
+
+/* Our driver registers itself. In an object file of its own, which nothing calls, the linker would leave it out. */
+#include "../../stillpoint-c/dpdk/mempool.c"
 
 /* Returns NULL if there is not enough memory, or no driver of this name. */
 struct rte_mempool *stillpoint_mempool_new(const char *name, const char *driver, unsigned count, unsigned size,

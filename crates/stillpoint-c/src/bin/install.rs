@@ -11,14 +11,15 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 Build and install stillpoint for C: headers, libraries, a pkg-config file, a CMake package
 
-Usage: install [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile NAME]
+Usage: install [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile NAME] [--dpdk]
 
   --prefix DIR    Where programs will find it [default: /usr/local]
   --destdir DIR   Prefix of every path that is written, for packages
   --libdir DIR    Where to install the libraries, below the prefix [default: lib]
   --profile NAME  Cargo's profile to build with [default: release]
+  --dpdk          Also install the driver of DPDK's rte_mempool, for the DPDK that is installed
 
-$CC links the shared library, or cc if $CC is not set.";
+$CC links the shared library and compiles the driver, or cc if $CC is not set.";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The other libraries that static linking needs. Compilers add the one that unwinds: with `-static`, there is no `-lgcc_s`.
@@ -29,6 +30,7 @@ struct Options {
     destdir: Option<PathBuf>,
     libdir: PathBuf,
     profile: OsString,
+    dpdk: bool,
 }
 
 fn main() -> ExitCode {
@@ -56,6 +58,7 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options
         destdir: None,
         libdir: "lib".into(),
         profile: "release".into(),
+        dpdk: false,
     };
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
@@ -66,6 +69,7 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options
             "--destdir" => options.destdir = Some(value()?.into()),
             "--libdir" => options.libdir = value()?.into(),
             "--profile" => options.profile = value()?,
+            "--dpdk" => options.dpdk = true,
             _ => return Err(format!("there is no option {name}")),
         }
     }
@@ -83,6 +87,7 @@ fn install(options: &Options) -> Result<PathBuf, String> {
     );
     let (include, lib) = (root.join("include"), root.join(&options.libdir));
     let (pkgconfig, cmake) = (lib.join("pkgconfig"), lib.join("cmake/stillpoint"));
+    let dpdk = options.dpdk.then(Dpdk::installed).transpose()?;
     for folder in [&pkgconfig, &cmake] {
         fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     }
@@ -115,6 +120,7 @@ fn install(options: &Options) -> Result<PathBuf, String> {
     }
     write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, &soname))?;
     write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())?;
+    dpdk.map(|dpdk| dpdk.compile_driver(source, &include, &lib)).transpose()?;
     Ok(root)
 }
 
@@ -132,6 +138,9 @@ Installed stillpoint {VERSION} in {}:
 ",
         root.display()
     );
+    if let Some(dpdk) = options.dpdk.then(Dpdk::installed).and_then(Result::ok) {
+        text += &dpdk.summary(&options.prefix.join(&options.libdir));
+    }
     if options.destdir.is_none() {
         let lib = options.prefix.join(&options.libdir);
         let in_pkg_config =
@@ -229,8 +238,8 @@ fn link(library: &Path, to: &Path, soname: &str) -> Result<(), String> {
     let map = to.with_extension("map");
     let release = VERSION.rsplit_once('.').map_or(VERSION, |(release, _)| release);
     write(&map, &format!("STILLPOINT_{release} {{ global: still_*; local: *; }};\n"))?;
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let mut command = Command::new(&compiler);
+    let mut command = compiler();
+    let compiler = command.get_program().to_owned();
     command.args(["-shared", "-Wl,--gc-sections", "-Wl,-z,nodelete", "-Wl,-z,defs", "-Wl,-z,relro,-z,now"]);
     command.arg(format!("-Wl,-soname,{soname}"));
     let mut script = OsString::from("-Wl,--version-script=");
@@ -254,6 +263,80 @@ fn link(library: &Path, to: &Path, soname: &str) -> Result<(), String> {
             compiler.to_string_lossy()
         )),
     }
+}
+
+/// What is installed of DPDK.
+struct Dpdk {
+    flags: String,
+    /// The version of the interface of its shared libraries, by which it names the folder of drivers.
+    abi: String,
+    /// The folder of its shared libraries.
+    lib: PathBuf,
+}
+
+impl Dpdk {
+    const DRIVER: &str = "librte_mempool_stillpoint.so";
+
+    fn installed() -> Result<Self, String> {
+        let missing = || "--dpdk: DPDK is not there: install libdpdk-dev".to_owned();
+        let flags = said(Command::new("pkg-config").args(["--cflags", "libdpdk"])).ok_or_else(missing)?;
+        let lib = said(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"])).ok_or_else(missing)?;
+        // This is a link to `librte_eal.so.23.0`.
+        let eal = fs::canonicalize(Path::new(&lib).join("librte_eal.so")).ok();
+        let found = eal.as_deref().and_then(|eal| {
+            let (_, abi) = eal.file_name()?.to_str()?.split_once(".so.")?;
+            Some((abi.to_owned(), eal.parent()?.to_owned()))
+        });
+        let (abi, lib) = found.ok_or(
+            "--dpdk: DPDK has no shared libraries here; programs that link it statically compile crates/stillpoint-c/dpdk/mempool.c themselves",
+        )?;
+        Ok(Self { flags, abi, lib })
+    }
+
+    /// In the folder in which DPDK looks for drivers if it has the same prefix. It loads all that is there, so nothing else is.
+    fn folder(&self, lib: &Path) -> PathBuf {
+        lib.join("dpdk").join(format!("pmds-{}", self.abi))
+    }
+
+    fn compile_driver(&self, source: &Path, include: &Path, lib: &Path) -> Result<(), String> {
+        let folder = self.folder(lib);
+        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        let mut command = compiler();
+        command.args(["-std=gnu11", "-O2", "-fPIC", "-shared"]).args(self.flags.split_whitespace());
+        command
+            .arg("-I")
+            .arg(include)
+            .arg(source.join("dpdk/mempool.c"))
+            .arg("-o")
+            .arg(folder.join(Self::DRIVER));
+        command.arg("-L").arg(lib).arg("-lstillpoint");
+        command.arg("-L").arg(&self.lib).args(["-lrte_mempool", "-lrte_eal"]);
+        command.args(["-Wl,-z,defs", "-Wl,-z,relro,-z,now", "-Wl,-rpath,$ORIGIN/../.."]);
+        match command.status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("the driver of rte_mempool could not be compiled: {status}")),
+            Err(error) => Err(format!("{}: {error}", command.get_program().to_string_lossy())),
+        }
+    }
+
+    fn summary(&self, lib: &Path) -> String {
+        let folder = self.folder(lib);
+        let loads = match fs::canonicalize(&folder).ok() == fs::canonicalize(self.folder(&self.lib)).ok() {
+            true => "programs of DPDK load it by themselves".to_owned(),
+            false => format!("for programs with -d {}", folder.join(Self::DRIVER).display()),
+        };
+        format!("  the driver \"stillpoint\" of rte_mempool: {loads}\n")
+    }
+}
+
+fn compiler() -> Command {
+    Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+}
+
+/// The output of a command that succeeds.
+fn said(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn pkg_config(Options { prefix, libdir, .. }: &Options) -> String {
@@ -303,14 +386,10 @@ impl Liburcu {
     const POLLING: &str = "0.14.0";
 
     fn installed() -> Self {
-        let said = |command: &mut Command| {
-            let output = command.output().ok().filter(|output| output.status.success())?;
-            Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        };
         let mut pkg_config = Command::new("pkg-config");
         // This variable may name an installation of the drop-in.
         pkg_config.args(["--modversion", "liburcu"]).env_remove("PKG_CONFIG_PATH");
-        let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        let mut compiler = compiler();
         compiler.arg("-print-file-name=liburcu-common.so");
         // The compiler prints a name without a folder if it finds no such file.
         let has_common = said(&mut compiler).is_some_and(|path| path.contains('/'));

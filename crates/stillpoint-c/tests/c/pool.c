@@ -12,6 +12,7 @@ static void *handed_over[100];
 static void *puts_back(void *unused)
 {
     REFUSED(still_local_free(first), -EPERM, "another thread");
+    REFUSED(still_local_detach(first), -EPERM, "another thread");
     struct still_local *local = still_local_new(pool);
     CHECK(local != NULL);
     CHECK(still_local_new(pool) == NULL && errno == EAGAIN); /* at most two threads may have a local */
@@ -58,8 +59,63 @@ static void given_memory(void)
     free(memory);
 }
 
+/* The layout is known before the pool is there. */
+static void layout(void)
+{
+    struct still_pool_options options = STILL_POOL_OPTIONS_INIT;
+    options.bucket_bytes = 4096;
+    options.stride = 192; /* 21 in a bucket, and a line is left */
+    struct still_layout layout;
+    layout.size = sizeof layout;
+    CHECK(still_pool_layout(100, 192, 64, &options, &layout) == 0);
+    CHECK(layout.objects == 21 && layout.capacity == 105 && layout.bytes == 5 * 4096 && layout.stride == 192 && layout.shift == 64);
+    options.memory = aligned_alloc(4096, layout.bytes);
+    options.memory_bytes = layout.bytes;
+    CHECK(options.memory != NULL);
+    struct still_pool *given = still_pool_new(100, 192, 64, &options);
+    struct still_local *local = still_local_new(given);
+    void *starts[6];
+    REFUSED(still_local_get_blocks(local, starts, 6), -ENOMEM, "no whole free bucket");
+    CHECK(still_local_get_blocks(local, NULL, 0) == 0);
+    REFUSED(still_local_get_blocks(local, NULL, 1), -EINVAL, "NULL");
+    CHECK(still_local_get_blocks(local, starts, 5) == 0);
+    size_t found = 0;
+    for (size_t b = 0; b < 5; b++)
+        for (size_t i = 0; i < 5; i++)
+            found += starts[i] == (char *)options.memory + b * layout.bucket_bytes + (b % 2) * layout.shift;
+    CHECK(found == 5);
+    CHECK(still_local_free(local) == 0 && still_pool_free(given) == 105);
+    free(options.memory);
+    options.stride = 100;
+    REFUSED(still_pool_layout(100, 192, 64, &options, &layout), -EINVAL, "stride");
+    REFUSED(still_pool_layout(100, 192, 64, NULL, NULL), -EINVAL, "NULL");
+}
+
+static struct still_local *detached;
+
+static void *detaches(void *shared)
+{
+    detached = still_local_new((struct still_pool *)shared);
+    CHECK(detached != NULL && still_local_detach(detached) == 0 && still_local_detach(detached) == 0);
+    handed_over[0] = still_local_get(detached);
+    return NULL;
+}
+
+/* A local that no thread owns stays when its thread ends. Any thread uses and frees it. */
+static void detach(void)
+{
+    struct still_pool *shared = still_pool_new(OBJECTS, BYTES, 64, NULL);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, detaches, shared) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(still_pool_free(shared) == -EBUSY);
+    CHECK(still_local_put(detached, handed_over[0]) == 0);
+    CHECK(still_local_free(detached) == 0 && still_pool_free(shared) == 0);
+}
+
 int main(void)
 {
+    layout();
+    detach();
     struct still_pool_options options = STILL_POOL_OPTIONS_INIT;
     options.max_locals = 2;
     options.hardened = 1;

@@ -1,4 +1,4 @@
-//! The experiment `pool`: stillpoint's object pool beside DPDK's mempool drivers, mimalloc, object-pool and sharded-slab.
+//! The experiment `pool`: stillpoint's object pool and our driver of DPDK's mempool beside DPDK's own, mimalloc, object-pool and sharded-slab.
 //!
 //! As in DPDK's `mempool_perf_autotest`, a thread gets objects in bulks until it keeps some number of them, reads
 //! each object, and gives them back in bulks. All pools are in one child process, since DPDK can be initialised only
@@ -19,6 +19,7 @@ pub(crate) use plan::Plan;
 pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/pool",
     "stillpoint/pool+obj",
+    "dpdk/stillpoint",
     "dpdk/bucket",
     "dpdk/ring",
     "dpdk/stack",
@@ -34,7 +35,7 @@ pub(crate) const SCENARIOS: &[&str] =
 /// Blocks of objects.
 const CONTIGUOUS: &str = "contiguous";
 /// The contenders that hand out blocks.
-const HAVE_BLOCKS: &[&str] = &["stillpoint/pool", "dpdk/bucket"];
+const HAVE_BLOCKS: &[&str] = &["stillpoint/pool", "dpdk/stillpoint", "dpdk/bucket"];
 
 /// Packets from a mempool to DPDK's null device. This scenario has a separate child process, since it initialises
 /// DPDK differently.

@@ -58,6 +58,7 @@ unsafe impl Sync for Mempool {}
 /// The contender's name for a driver, and DPDK's name for it.
 pub(super) fn driver(name: &str) -> Result<(&'static str, &'static CStr), String> {
     match name {
+        "stillpoint" => Ok(("dpdk/stillpoint", c"stillpoint")),
         "bucket" => Ok(("dpdk/bucket", c"bucket")),
         "ring" => Ok(("dpdk/ring", c"ring_mp_mc")),
         "stack" => Ok(("dpdk/stack", c"stack")),
@@ -73,7 +74,7 @@ pub(super) fn label() -> Result<CString, String> {
     CString::new(format!("pool{number}")).map_err(|error| error.to_string())
 }
 
-/// A mempool of `objects` objects of `object` bytes. `name` is its driver: `bucket`, `ring` or `stack`. Each thread's cache holds
+/// A mempool of `objects` objects of `object` bytes. `name` is its driver: `stillpoint`, `bucket`, `ring` or `stack`. Each thread's cache holds
 /// `cache` objects. Call [`initialise_dpdk`](crate::table::initialise_dpdk) first.
 ///
 /// # Errors

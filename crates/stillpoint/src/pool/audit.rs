@@ -5,7 +5,7 @@ use std::fmt;
 use super::memory::Backing;
 
 /// The geometry and settings of a pool. See [`AnyPool::info`](super::AnyPool::info).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
     /// Bytes of an object that belong to the user.
@@ -16,6 +16,9 @@ pub struct Info {
     pub objects_per_block: usize,
     /// Bytes of a bucket.
     pub bucket_bytes: usize,
+    /// Bytes by which the objects of every other bucket, the second one first, are moved up: so that not all buckets use the same
+    /// half of a processor's cache. Object `i` of bucket `b` begins at byte `b * bucket_bytes + (b % 2) * shift + i * stride`.
+    pub shift: usize,
     /// Number of objects that the pool may grow to.
     pub max_objects: usize,
     /// Objects that the cache of a thread holds.

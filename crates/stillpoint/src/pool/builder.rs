@@ -2,6 +2,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use super::any::AnyPool;
+use super::audit::Info;
 use super::engine::common;
 use super::engine::geometry::Geometry;
 use super::engine::{Core, Given, Life, Plan};
@@ -373,6 +374,28 @@ impl<P> PoolBuilder<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build(self) -> Result<P, BuildError> {
+        let plan = self.plan()?;
+        Ok((self.finish)(AnyPool::new(Core::new(&plan, self.life, self.given)?)))
+    }
+
+    /// What [`info`](AnyPool::info) will say of the pool, before it has memory, for callers that find that memory themselves.
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build) that have nothing to do with memory.
+    ///
+    /// ```
+    /// use stillpoint::pool::raw::RawPool;
+    ///
+    /// let info = RawPool::builder(1_000, 2048, 64).bucket_bytes(64 << 10).info()?;
+    /// let buckets = info.max_objects / info.objects_per_block;
+    /// assert_eq!((buckets * info.bucket_bytes, info.memory.len()), (33 * (64 << 10), 0));
+    /// # Ok::<(), stillpoint::pool::BuildError>(())
+    /// ```
+    pub fn info(&self) -> Result<Info, BuildError> {
+        self.plan().map(|plan| plan.info())
+    }
+
+    fn plan(&self) -> Result<Plan, BuildError> {
         let (size, align) = (self.size, self.align);
         let geometry = Geometry::with_stride(size, align, self.stride, self.bucket_bytes, self.capacity)?;
         let buckets = |objects: usize| {
@@ -403,7 +426,7 @@ impl<P> PoolBuilder<P> {
             false => (self.capacity / 8).max(32).min(objects / 8).min(Self::CACHE),
         };
         let cache = self.cache.unwrap_or(usual).min(objects);
-        let plan = Plan {
+        Ok(Plan {
             geometry,
             size,
             buckets: first,
@@ -415,8 +438,7 @@ impl<P> PoolBuilder<P> {
             locals: self.max_locals,
             hardened: self.hardened,
             want: self.pages.want(self.node),
-        };
-        Ok((self.finish)(AnyPool::new(Core::new(&plan, self.life, self.given)?)))
+        })
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::ptr::NonNull;
 
+use super::geometry::Geometry;
 use super::row::{Row, NONE};
-use super::{Core, Shard};
+use super::{Core, Plan, Shard};
 use crate::pool::audit::{Audit, CacheStats, Info, PoolStats};
 use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::Ordering;
@@ -21,19 +22,45 @@ enum Spot {
     Busy,
 }
 
+impl Geometry {
+    /// What the geometry alone says of a pool.
+    fn info(&self) -> Info {
+        Info {
+            stride: self.stride(),
+            objects_per_block: self.objects() as usize,
+            bucket_bytes: self.bucket_bytes(),
+            shift: self.colour(),
+            ..Info::default()
+        }
+    }
+}
+
+impl Plan {
+    /// What [`Core::info`] will say, without the memory.
+    pub(crate) fn info(&self) -> Info {
+        Info {
+            object_bytes: self.size,
+            max_objects: self.most_buckets as usize * self.geometry.objects() as usize,
+            cache: self.cache_limit(),
+            high_water: self.high_water(self.buckets) as usize,
+            max_locals: self.locals,
+            hardened: self.hardened,
+            ..self.geometry.info()
+        }
+    }
+}
+
 impl Core {
     pub(crate) fn info(&self) -> Info {
         Info {
             object_bytes: self.size,
-            stride: self.geometry.stride(),
-            objects_per_block: self.geometry.objects() as usize,
-            bucket_bytes: self.geometry.bucket_bytes(),
             max_objects: self.maximum(),
             cache: self.cache,
             high_water: self.high_water() as usize,
             max_locals: self.most_handles,
             hardened: self.is_hardened(),
             memory: self.memory(),
+            ..self.geometry.info()
         }
     }
 

@@ -110,6 +110,11 @@ impl Geometry {
         1 << self.bucket_shift
     }
 
+    /// Bytes by which the objects of every other bucket are moved up.
+    pub(crate) fn colour(&self) -> usize {
+        self.colour
+    }
+
     /// Objects of a bucket.
     #[inline(always)]
     pub(crate) fn objects(&self) -> u32 {

@@ -42,6 +42,10 @@ use stillpoint_sys::sync::spin;
 /// The most whole buckets that a shard keeps by default.
 const HIGH_WATER: u32 = 32;
 
+fn usual_high_water(buckets: u32) -> u32 {
+    (buckets / 16).clamp(1, HIGH_WATER)
+}
+
 /// The parameters of a pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -62,6 +66,20 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Objects that the cache of a thread holds.
+    fn cache_limit(&self) -> usize {
+        if self.hardened {
+            0
+        } else {
+            self.cache
+        }
+    }
+
+    /// Whole buckets that a thread keeps, in a pool of this many buckets.
+    fn high_water(&self, buckets: u32) -> u32 {
+        self.high_water.unwrap_or(usual_high_water(buckets))
+    }
+
     fn no_memory(&self) -> BuildError {
         let bytes = (self.most_buckets as usize).saturating_mul(self.geometry.bucket_bytes());
         BuildError::Memory { bytes, cause: None }
@@ -131,7 +149,7 @@ impl Core {
         let rows = extent.places() as usize * geometry.rows() as usize;
         // A hardened pool records each object's state, and refuses double frees at once.
         let armed = plan.hardened.then(|| Armed::new(rows).ok_or_else(|| plan.no_memory())).transpose()?;
-        let cache = if plan.hardened { 0 } else { plan.cache };
+        let cache = plan.cache_limit();
         let objects = extent.maximum() as usize * geometry.objects() as usize;
         // A handle keeps one shard, and may hold a second one for a moment.
         let shards = boxed(2 * plan.locals, OnceLock::new).ok_or_else(|| plan.no_memory())?;
@@ -245,9 +263,9 @@ impl Core {
     }
 
     fn set_high_water(&self, buckets: u32) {
-        let usual = (buckets / 16).clamp(1, HIGH_WATER);
+        let wanted = self.fixed_high_water.unwrap_or(usual_high_water(buckets));
         // Relaxed: a number for tuning.
-        self.high_water.store(self.fixed_high_water.unwrap_or(usual), Ordering::Relaxed);
+        self.high_water.store(wanted, Ordering::Relaxed);
     }
 
     /// Counts misuses that were found after the faulty call had returned.
