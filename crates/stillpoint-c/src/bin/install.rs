@@ -280,7 +280,8 @@ impl Dpdk {
     fn installed() -> Result<Self, String> {
         let missing = || "--dpdk: DPDK is not there: install libdpdk-dev".to_owned();
         let flags = said(Command::new("pkg-config").args(["--cflags", "libdpdk"])).ok_or_else(missing)?;
-        let lib = said(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"])).ok_or_else(missing)?;
+        let lib =
+            said(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"])).ok_or_else(missing)?;
         // This is a link to `librte_eal.so.23.0`.
         let eal = fs::canonicalize(Path::new(&lib).join("librte_eal.so")).ok();
         let found = eal.as_deref().and_then(|eal| {
