@@ -523,7 +523,7 @@ static unsigned pool_get_count(const struct rte_mempool *mp)
     const struct data *data = mp->pool_data;
     size_t available = 0;
 
-    for (uint32_t c = 0; is_primary && c < data->count; c++) {
+    for (uint32_t c = 0; is_primary && data != NULL && c < data->count; c++) {
         const struct chunk *chunk = data->chunks[c];
         struct still_pool_info info = { .size = sizeof info };
 
@@ -538,8 +538,8 @@ static unsigned pool_get_count(const struct rte_mempool *mp)
 
 static int pool_get_info(const struct rte_mempool *mp, struct rte_mempool_info *info)
 {
-    if (!is_primary)
-        return -ENOTSUP;
+    if (!is_primary || mp->pool_data == NULL)
+        return -ENOTSUP; /* or it has no memory yet */
     info->contig_block_size = ((const struct data *)mp->pool_data)->per_bucket;
     return 0;
 }

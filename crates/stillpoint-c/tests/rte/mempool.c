@@ -282,7 +282,10 @@ static void ends(void)
     struct rte_mempool *pool = made(1000, 64, 0, 0);
 
     rte_mempool_free(pool); /* before the first use */
-    rte_mempool_free(empty(1000, 64, 0, 0, NULL)); /* without memory */
+    pool = empty(1000, 64, 0, 0, NULL);
+    struct rte_mempool_info info;
+    CHECK(rte_mempool_avail_count(pool) == 0 && rte_mempool_ops_get_info(pool, &info) == -ENOTSUP);
+    rte_mempool_free(pool); /* without memory */
     pool = made(1000, 64, 0, 0);
     to_the_last(pool);
     joined(started(frees, pool)); /* on a thread that never used it */
