@@ -344,9 +344,10 @@ static inline unsigned place_of_thread(void)
 /* A local of a chunk, for a thread with this place, which may change, until leave(). NULL if the chunk has no engine. */
 static inline struct still_local *enter(const struct rte_mempool *mp, struct chunk *chunk, unsigned *place)
 {
-    struct still_local *local = chunk->local[*place];
-
-    return likely(local != NULL && *place != UNKNOWN) ? local : enter_slowly(mp, chunk, place);
+    /* The local of unknown threads is read only after the engine was found, since another thread may be making it. */
+    if (likely(*place != UNKNOWN && chunk->local[*place] != NULL))
+        return chunk->local[*place];
+    return enter_slowly(mp, chunk, place);
 }
 
 static inline void leave(struct chunk *chunk, const struct still_local *local, unsigned place)

@@ -176,7 +176,7 @@ fn the_driver_of_mempools_gives_each_object_to_one_thread() {
     println!("{}", compiled_and_run(CC, &source("mempool"), &flags, "mempool-address"));
 }
 
-/// A program that does not have the driver in it loads the one that is installed, which lies alone in its folder.
+/// A program that does not have the driver in it loads the one that is installed, the only file in its folder.
 #[test]
 fn programs_of_dpdk_load_the_installed_driver() {
     let Some(dpdk) = dpdk() else { return };

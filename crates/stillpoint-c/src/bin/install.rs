@@ -35,7 +35,9 @@ struct Options {
 
 fn main() -> ExitCode {
     let answer = match parse(std::env::args_os().skip(1)) {
-        Ok(Some(options)) => install(&options).map(|root| print!("{}", summary(&options, &root))),
+        Ok(Some(options)) => {
+            install(&options).map(|(root, dpdk)| print!("{}", summary(&options, &root, dpdk.as_ref())))
+        }
         Ok(None) => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -79,8 +81,8 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options
     }
 }
 
-/// Returns the folder that programs will find as the prefix.
-fn install(options: &Options) -> Result<PathBuf, String> {
+/// Returns the folder that programs will find as the prefix, and the DPDK for which the driver was compiled.
+fn install(options: &Options) -> Result<(PathBuf, Option<Dpdk>), String> {
     let root = options.destdir.as_deref().map_or_else(
         || options.prefix.clone(),
         |destdir| destdir.join(options.prefix.strip_prefix("/").unwrap_or(&options.prefix)),
@@ -120,12 +122,12 @@ fn install(options: &Options) -> Result<PathBuf, String> {
     }
     write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, &soname))?;
     write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())?;
-    dpdk.map(|dpdk| dpdk.compile_driver(source, &include, &lib)).transpose()?;
-    Ok(root)
+    dpdk.as_ref().map(|dpdk| dpdk.compile_driver(source, &include, &lib)).transpose()?;
+    Ok((root, dpdk))
 }
 
 /// What was installed where, and how a program is compiled with it.
-fn summary(options: &Options, root: &Path) -> String {
+fn summary(options: &Options, root: &Path, dpdk: Option<&Dpdk>) -> String {
     let lib = options.libdir.display();
     let mut text = format!(
         "\
@@ -138,7 +140,7 @@ Installed stillpoint {VERSION} in {}:
 ",
         root.display()
     );
-    if let Some(dpdk) = options.dpdk.then(Dpdk::installed).and_then(Result::ok) {
+    if let Some(dpdk) = dpdk {
         text += &dpdk.summary(&options.prefix.join(&options.libdir));
     }
     if options.destdir.is_none() {

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::geometry::Geometry;
 use super::row::{Row, NONE};
-use super::{Core, Plan, Shard};
+use super::{high_water, Core, Plan, Shard};
 use crate::pool::audit::{Audit, CacheStats, Info, PoolStats};
 use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ enum Spot {
 }
 
 impl Geometry {
-    /// What the geometry alone says of a pool.
+    /// The part of the answer that is the geometry.
     fn info(&self) -> Info {
         Info {
             stride: self.stride(),
@@ -42,7 +42,7 @@ impl Plan {
             object_bytes: self.size,
             max_objects: self.most_buckets as usize * self.geometry.objects() as usize,
             cache: self.cache_limit(),
-            high_water: self.high_water(self.buckets) as usize,
+            high_water: high_water(self.high_water, self.buckets) as usize,
             max_locals: self.locals,
             hardened: self.hardened,
             ..self.geometry.info()

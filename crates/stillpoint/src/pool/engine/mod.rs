@@ -42,8 +42,9 @@ use stillpoint_sys::sync::spin;
 /// The most whole buckets that a shard keeps by default.
 const HIGH_WATER: u32 = 32;
 
-fn usual_high_water(buckets: u32) -> u32 {
-    (buckets / 16).clamp(1, HIGH_WATER)
+/// Whole buckets that a thread keeps, in a pool of this many buckets: what was `set`, or the usual number.
+fn high_water(set: Option<u32>, buckets: u32) -> u32 {
+    set.unwrap_or((buckets / 16).clamp(1, HIGH_WATER))
 }
 
 /// The parameters of a pool.
@@ -73,11 +74,6 @@ impl Plan {
         } else {
             self.cache
         }
-    }
-
-    /// Whole buckets that a thread keeps, in a pool of this many buckets.
-    fn high_water(&self, buckets: u32) -> u32 {
-        self.high_water.unwrap_or(usual_high_water(buckets))
     }
 
     fn no_memory(&self) -> BuildError {
@@ -263,9 +259,8 @@ impl Core {
     }
 
     fn set_high_water(&self, buckets: u32) {
-        let wanted = self.fixed_high_water.unwrap_or(usual_high_water(buckets));
         // Relaxed: a number for tuning.
-        self.high_water.store(wanted, Ordering::Relaxed);
+        self.high_water.store(high_water(self.fixed_high_water, buckets), Ordering::Relaxed);
     }
 
     /// Counts misuses that were found after the faulty call had returned.
