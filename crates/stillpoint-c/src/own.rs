@@ -55,6 +55,8 @@ pub(crate) struct Own {
     pub(crate) reclaiming: Cell<*const c_void>,
     /// The innermost call of the thread that manages timers, of any instance.
     pub(crate) managing: Cell<*const Call>,
+    /// The manager of the thread's timers, to `htimer`; null if there is none.
+    pub(crate) htimers: Cell<*const c_void>,
 }
 
 extern "C" {
@@ -160,6 +162,7 @@ impl Own {
             tid: Cell::new(0),
             reclaiming: Cell::new(ptr::null()),
             managing: Cell::new(ptr::null()),
+            htimers: Cell::new(ptr::null()),
         }
     }
 

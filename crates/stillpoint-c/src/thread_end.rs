@@ -46,26 +46,35 @@ pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
         }
     }
 
+    match note(handle.cast(), free::<K>) {
+        Ok(()) => Ok(handle),
+        Err(refusal) => {
+            // SAFETY: `handle` is a handle that the program has not got.
+            unsafe { free::<K>(handle.cast()) };
+            Err(refusal)
+        }
+    }
+}
+
+/// Arranges that `free` is called with the handle when the calling thread ends.
+pub(crate) fn note(handle: *mut c_void, free: unsafe fn(*mut c_void)) -> Result<(), Refusal> {
     let note = |handles: &mut Vec<Owned>| {
         let has_room = reserve::closed(|| handles.try_reserve(1)).is_ok();
         if has_room {
-            handles.push((handle.cast(), free::<K>));
+            handles.push((handle, free));
         }
         has_room
     };
-    let refusal = if !awaits_end() {
-        Refusal::new(
+    if !awaits_end() {
+        Err(Refusal::new(
             libc::EAGAIN,
             c"the process has used up its keys (pthread_key_create); the library needs a key to free this when its thread ends",
-        )
+        ))
     } else if !own().handles.with(note) {
-        Refusal::no_memory(c"there is no memory to note that this is to be freed when its thread ends")
+        Err(Refusal::no_memory(c"there is no memory to note that this is to be freed when its thread ends"))
     } else {
-        return Ok(handle);
-    };
-    // SAFETY: `handle` is a handle that the program has not got.
-    unsafe { free::<K>(handle.cast()) };
-    Err(refusal)
+        Ok(())
+    }
 }
 
 /// Whether `test` is true of one of the calling thread's handles. `test` must not call the program.

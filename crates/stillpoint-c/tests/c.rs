@@ -73,6 +73,16 @@ fn twice() {
 }
 
 #[test]
+fn htimer() {
+    runs("htimer");
+}
+
+#[test]
+fn bitset() {
+    runs("bitset");
+}
+
+#[test]
 fn fences() {
     runs("fences");
 }
@@ -407,6 +417,8 @@ fn comparison(item: &str) -> String {
         "still_hash_fn",
         "still_entry_fn",
         "still_report_fn",
+        "still_htimer_fn",
+        "still_htimer_result_fn",
     ];
     if let Some(rest) =
         item.strip_prefix("struct ").filter(|rest| rest.split('(').next().unwrap().contains('{'))
@@ -450,8 +462,9 @@ fn comparison(item: &str) -> String {
 }
 
 /// The headers that together declare everything that the Rust side has.
-const COMPARED: [&str; 5] = [
+const COMPARED: [&str; 6] = [
     "stillpoint.h",
+    "stillpoint/htimer.h",
     "stillpoint/urcu.h",
     "stillpoint/reclamation.h",
     "stillpoint/dpdk/rte_rcu_qsbr.h",

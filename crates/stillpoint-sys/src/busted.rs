@@ -12,8 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const VARIABLE: &str = "STILLPOINT_BUSTED";
 
 /// The modules that have broken variants.
-const MODULES: &[&str] =
-    &["rcu", "table", "timer", "pool", "structures", "multicast", "door", "place", "lock", "parking"];
+const MODULES: &[&str] = &[
+    "rcu",
+    "table",
+    "timer",
+    "pool",
+    "structures",
+    "multicast",
+    "door",
+    "place",
+    "inbox",
+    "lock",
+    "parking",
+];
 
 /// Declares the variants of a module, which [`MODULES`] lists. The environment chooses one; `for programs` also lets a program
 /// list them and choose one.

@@ -1,12 +1,14 @@
 //! The atomics of the engine, and its cells: the standard library's, or loom's in a model. Also a lock for short work, a door,
-//! a place for a value that threads hand to each other, and values that last.
+//! an inbox, a place for a value that threads hand to each other, and values that last.
 
 mod door;
+mod inbox;
 mod lasting;
 mod place;
 mod try_lock;
 
 pub use door::Door;
+pub use inbox::{Inbox, Message, Messages};
 pub use lasting::Lasting;
 pub use place::Place;
 pub use try_lock::{Locked, TryLock};

@@ -182,6 +182,18 @@ impl Clock {
         self.unit.time(count)
     }
 
+    /// The time, in the clock's unit, at which the counter had this value, which the caller has read: on x86-64 by `rdtsc`, on aarch64
+    /// from `cntvct_el0`. Where the clock [reads no counter](Self::has_counter), the value is in nanoseconds.
+    ///
+    /// ```
+    /// let clock = stillpoint::timer::Clock::of_ticks(4);
+    /// assert_eq!(clock.time_at(160), 10);
+    /// ```
+    #[inline]
+    pub fn time_at(&self, count: u64) -> u64 {
+        self.unit.time(count)
+    }
+
     /// A duration in the clock's unit, rounded up; `u64::MAX` for a longer one.
     pub fn ticks_of(&self, duration: Duration) -> u64 {
         let nanoseconds = duration.as_nanos();

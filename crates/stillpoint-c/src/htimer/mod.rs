@@ -1,0 +1,424 @@
+//! Timers with functions, of one thread, which other threads may add and cancel: the functions of `stillpoint/htimer.h`.
+
+mod manager;
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+use std::slice;
+
+use crate::border::{briefly, call, refuse, Refusal};
+use crate::handle::{find, sized, Versioned};
+use crate::own;
+use crate::thread_end::{disown, note};
+
+use manager::{
+    next, of_lcore, take, time, Handle, Manager, Plan, Tell, Timer, Wanted, ADDED, ALREADY_CANCELLED,
+    EXPIRED, FLAGS, PERIODICAL, SENT,
+};
+pub use manager::{still_htimer, still_htimer_fn, still_htimer_mgr, still_htimer_result_fn};
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct still_htimer_options {
+    size: usize,
+    tick: u64,
+    requests: usize,
+    burst: usize,
+    begin: u64,
+    no_clock: u32,
+    reserved: u32,
+}
+
+// SAFETY: all fields are numbers.
+unsafe impl Versioned for still_htimer_options {
+    const NAME: &'static str = "struct still_htimer_options";
+    const FIRST: usize = 48;
+}
+
+#[repr(C)]
+pub struct still_htimer_request {
+    timer: *mut still_htimer,
+    time: u64,
+    period: u64,
+    function: still_htimer_fn,
+    argument: *mut c_void,
+    result_function: still_htimer_result_fn,
+    result_argument: *mut c_void,
+    flags: u32,
+}
+
+const NONE: Refusal =
+    Refusal::new(libc::ESRCH, c"this thread has no manager of timers: call still_htimer_start first");
+
+/// The calling thread's manager.
+#[inline]
+fn own_manager() -> Result<&'static Manager, Refusal> {
+    let manager = own::find().map_or(ptr::null(), |own| own.htimers.get()).cast::<Manager>();
+    // SAFETY: null, or a manager, which is never freed.
+    unsafe { manager.as_ref() }.ok_or(NONE)
+}
+
+/// # Safety
+/// `timer` is null, or the address of a timer.
+#[inline]
+unsafe fn timer<'t>(timer: *const still_htimer) -> Result<&'t Timer, Refusal> {
+    // SAFETY: by the caller's promise.
+    unsafe { timer.cast::<Timer>().as_ref() }.ok_or_else(|| Refusal::invalid(c"NULL was passed for a timer"))
+}
+
+/// # Safety
+/// `manager` is null, or has been a handle.
+unsafe fn target(manager: *const still_htimer_mgr) -> Result<&'static Manager, Refusal> {
+    // SAFETY: by the caller's promise. Handles of managers are never freed.
+    Ok(unsafe { find::<Handle>(manager)?.value() }.0)
+}
+
+/// What a caller wants, if the timer may be given away.
+fn wanted(
+    timer: &Timer,
+    (expiration, period): (u64, u64),
+    (function, argument): (still_htimer_fn, *mut c_void),
+    flags: u32,
+) -> Result<Wanted, Refusal> {
+    let function =
+        function.ok_or_else(|| Refusal::invalid(c"NULL was passed for the function of a timer"))?;
+    if flags & !FLAGS != 0 {
+        return Err(Refusal::invalid(c"there is no flag 0x{} of timers").with(flags & !FLAGS));
+    }
+    if flags & PERIODICAL != 0 && period == 0 {
+        return Err(Refusal::invalid(c"a periodical timer has a period of 0"));
+    }
+    match timer.state() {
+        ADDED => Err(Refusal::new(libc::EBUSY, c"the timer is pending: cancel it first")),
+        SENT => Err(Refusal::new(
+            libc::EBUSY,
+            c"the timer was given to a thread, which has not taken it in: wait for the result",
+        )),
+        _ => Ok(Wanted { expiration, period, function, argument, flags }),
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_start_(options: *const still_htimer_options, lcore: c_uint) -> c_int {
+    call(|| {
+        let plan = match options.is_null() {
+            true => plan(None, lcore),
+            // SAFETY: the caller passes options.
+            false => plan(Some(unsafe { sized(options) }?), lcore),
+        }?;
+        let own = own::try_own().ok_or(Refusal::no_memory(c"there is no memory for a manager"))?;
+        if !own.htimers.get().is_null() {
+            return Err(Refusal::new(libc::EALREADY, c"this thread has a manager of timers already"));
+        }
+        let manager = take(&plan)?;
+        if let Err(refusal) = note(manager.handle().cast(), thread_ends) {
+            // SAFETY: this thread has taken the manager.
+            unsafe { manager.leave() };
+            return Err(refusal);
+        }
+        own.htimers.set(ptr::from_ref(manager).cast());
+        Ok(0)
+    })
+}
+
+fn plan(options: Option<still_htimer_options>, lcore: u32) -> Result<Plan, Refusal> {
+    const LEAST: usize = 16;
+    const MOST: usize = 1 << 20;
+    let options = options.unwrap_or(still_htimer_options {
+        size: 0,
+        tick: 0,
+        requests: 0,
+        burst: 0,
+        begin: 0,
+        no_clock: 0,
+        reserved: 0,
+    });
+    if options.tick != 0 && !options.tick.is_power_of_two() {
+        let text = c"a tick of {} ns is not a power of two";
+        return Err(Refusal::invalid(text).with(options.tick as usize));
+    }
+    if options.requests > MOST {
+        let text = c"`requests` is {}: a thread has at most {}";
+        return Err(Refusal::invalid(text).with(options.requests).with(MOST));
+    }
+    if options.reserved != 0 {
+        let text = c"struct still_htimer_options: `reserved` is {}: set it to 0";
+        return Err(Refusal::invalid(text).with(options.reserved));
+    }
+    fn or<N: PartialEq + From<u8>>(value: N, usual: N) -> N {
+        if value == N::from(0) {
+            usual
+        } else {
+            value
+        }
+    }
+    Ok(Plan {
+        shift: or(options.tick, 1 << 10).trailing_zeros(),
+        requests: or(options.requests, 256).max(LEAST).next_power_of_two(),
+        burst: or(options.burst, usize::MAX),
+        lcore,
+        begin: (options.no_clock != 0).then_some(options.begin),
+    })
+}
+
+/// # Safety
+/// `handle` is that of the calling thread's manager.
+unsafe fn thread_ends(handle: *mut c_void) {
+    // SAFETY: by the caller's promise.
+    if let Ok(manager) = unsafe { target(handle.cast()) } {
+        if let Some(own) = own::find() {
+            own.htimers.set(ptr::null());
+        }
+        // SAFETY: the calling thread has the manager, and has just forgotten it.
+        unsafe { manager.leave() };
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_stop() -> isize {
+    call(|| {
+        let manager = own_manager()?;
+        // SAFETY: it is the calling thread's.
+        let count = unsafe { manager.begin() }?.empty()?;
+        disown(manager.handle().cast());
+        // SAFETY: as above.
+        unsafe { thread_ends(manager.handle().cast()) };
+        Ok(count as isize)
+    })
+}
+
+#[no_mangle]
+pub extern "C" fn still_htimer_mgr_self() -> *mut still_htimer_mgr {
+    briefly(|| own_manager().map(Manager::handle))
+}
+
+#[no_mangle]
+pub extern "C" fn still_htimer_mgr_of_lcore(lcore: c_uint) -> *mut still_htimer_mgr {
+    briefly(|| {
+        let text = c"no thread with lcore {} has a manager of timers";
+        of_lcore(lcore).map(Manager::handle).ok_or_else(|| Refusal::new(libc::ESRCH, text).with(lcore))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_add(
+    place: *mut still_htimer,
+    expiration: u64,
+    period: u64,
+    function: still_htimer_fn,
+    argument: *mut c_void,
+    flags: u32,
+) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller passes a timer, which is its own.
+        let timer = unsafe { timer(place) }?;
+        let wanted = wanted(timer, (expiration, period), (function, argument), flags)?;
+        let manager = own_manager()?;
+        // SAFETY: the manager is the calling thread's. The timer is in no wheel, and the caller gives it to this one.
+        unsafe {
+            manager.accepts(flags)?;
+            manager.add(timer, wanted);
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_cancel(place: *mut still_htimer) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller passes a timer.
+        let timer = unsafe { timer(place) }?;
+        let manager = own_manager()?;
+        if timer.owner() == manager.handle() && timer.state() != SENT {
+            // SAFETY: manager and timer are the calling thread's.
+            return Ok(unsafe { manager.cancel(timer) });
+        }
+        match timer.state() {
+            ADDED | SENT => {
+                let text =
+                    c"the timer is another thread's, or on its way to one: cancel it by still_htimer_async_cancel";
+                Err(Refusal::new(libc::EBUSY, text))
+            }
+            EXPIRED => Ok(EXPIRED),
+            _ => Ok(ALREADY_CANCELLED),
+        }
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_state(place: *const still_htimer) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller passes a timer.
+        Ok(unsafe { timer(place) }?.state())
+    })
+}
+
+fn no_room() -> Refusal {
+    Refusal::new(
+        libc::EAGAIN,
+        c"all requests of this thread are under way: call still_htimer_process, and try again, or set `requests`",
+    )
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_async_add(
+    manager: *mut still_htimer_mgr,
+    place: *mut still_htimer,
+    expiration: u64,
+    period: u64,
+    function: still_htimer_fn,
+    argument: *mut c_void,
+    flags: u32,
+    result_function: still_htimer_result_fn,
+    result_argument: *mut c_void,
+) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller passes a timer, which is its own.
+        let timer = unsafe { timer(place) }?;
+        let wanted = wanted(timer, (expiration, period), (function, argument), flags)?;
+        let source = own_manager()?;
+        let tell = Tell { function: result_function, argument: result_argument };
+        // SAFETY: the caller passes a handle; the source is the calling thread's, and the caller gives the timer away.
+        let count = unsafe {
+            source.accepts(flags)?;
+            source.ask(target(manager)?, std::iter::once((timer, Some(wanted), tell)))
+        }?;
+        if count == 0 {
+            return Err(no_room());
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_async_add_burst(
+    manager: *mut still_htimer_mgr,
+    requests: *const still_htimer_request,
+    count: usize,
+) -> isize {
+    briefly(|| {
+        if count == 0 {
+            return Ok(0);
+        }
+        if requests.is_null() {
+            return Err(Refusal::invalid(c"NULL was passed for requests"));
+        }
+        // SAFETY: the caller passes this many requests.
+        let requests = unsafe { slice::from_raw_parts(requests, count) };
+        let source = own_manager()?;
+        // SAFETY: the caller passes a handle.
+        let target = unsafe { target(manager) }?;
+        let mut refused = None;
+        let check = |request: &still_htimer_request| {
+            // SAFETY: the caller passes a timer, which is its own.
+            let timer = unsafe { timer(request.timer) }?;
+            let (times, function) = ((request.time, request.period), (request.function, request.argument));
+            let wanted = wanted(timer, times, function, request.flags)?;
+            // SAFETY: the source is the calling thread's.
+            unsafe { source.accepts(request.flags) }?;
+            Ok((
+                timer,
+                Some(wanted),
+                Tell { function: request.result_function, argument: request.result_argument },
+            ))
+        };
+        let timers = requests.iter().map_while(|request| match check(request) {
+            Ok(timer) => Some(timer),
+            Err(refusal) => {
+                refused = Some(refusal);
+                None
+            }
+        });
+        // SAFETY: the source is the calling thread's, and the caller gives the timers away.
+        match unsafe { source.ask(target, timers) }? {
+            0 => Err(refused.unwrap_or_else(no_room)),
+            count => Ok(count as isize),
+        }
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_async_cancel(
+    place: *mut still_htimer,
+    result_function: still_htimer_result_fn,
+    result_argument: *mut c_void,
+) -> c_int {
+    briefly(|| {
+        // SAFETY: the caller passes a timer that was added, and keeps it until the result has come.
+        let timer = unsafe { timer(place) }?;
+        let source = own_manager()?;
+        if timer.owner().is_null() {
+            return Err(Refusal::new(libc::ENOENT, c"the timer was never added"));
+        }
+        let tell = Tell { function: result_function, argument: result_argument };
+        // SAFETY: the owner is a handle, and the source is the calling thread's.
+        let count = unsafe { source.ask(target(timer.owner())?, std::iter::once((timer, None, tell))) }?;
+        if count == 0 {
+            return Err(no_room());
+        }
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub extern "C" fn still_htimer_process() -> isize {
+    let manager = match own_manager() {
+        Ok(manager) if manager.is_quiet() => return 0,
+        Ok(manager) => manager,
+        Err(refusal) => return refuse(&refusal),
+    };
+    // SAFETY: it is the calling thread's.
+    call(|| Ok(unsafe { manager.begin() }?.process() as isize))
+}
+
+/// Manages at this time, or at that of the clock.
+fn manage(given: Option<(u64, u32)>) -> isize {
+    call(|| {
+        let manager = own_manager()?;
+        // SAFETY: it is the calling thread's.
+        unsafe {
+            if let Some((_, flags)) = given {
+                if flags & !FLAGS != 0 {
+                    return Err(Refusal::invalid(c"there is no flag 0x{} of timers").with(flags & !FLAGS));
+                }
+                manager.accepts(flags)?;
+            }
+            let now = time(manager, given)?;
+            let calling = manager.begin()?;
+            // First the time, so that a delay that another thread has asked for does not begin in the past.
+            calling.set_time(now);
+            calling.process();
+            Ok(calling.expire() as isize)
+        }
+    })
+}
+
+#[no_mangle]
+pub extern "C" fn still_htimer_manage() -> isize {
+    manage(None)
+}
+
+#[no_mangle]
+pub extern "C" fn still_htimer_manage_time(now: u64, flags: u32) -> isize {
+    manage(Some((now, flags)))
+}
+
+#[no_mangle]
+pub extern "C" fn still_htimer_time(flags: u32) -> u64 {
+    // SAFETY: the manager is the calling thread's.
+    briefly(|| Ok(unsafe { own_manager()?.now(flags) }))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_htimer_next(deadline: *mut u64, flags: u32) -> c_int {
+    briefly(|| {
+        if deadline.is_null() {
+            return Err(Refusal::invalid(c"NULL was passed for the place of a deadline"));
+        }
+        // SAFETY: the manager is the calling thread's.
+        let Some(next) = (unsafe { next(own_manager()?, flags) }) else { return Ok(0) };
+        // SAFETY: the caller passes a place for the deadline.
+        unsafe { deadline.write(next) };
+        Ok(1)
+    })
+}
