@@ -62,13 +62,13 @@
 extern "C" {
 #endif
 
-/* A timer: 80 bytes, initialised with STILL_HTIMER_INIT or with zeros. */
+/* A timer: 64 bytes, initialised with STILL_HTIMER_INIT or with zeros. */
 struct still_htimer {
     struct still_timer node_;
-    uint64_t words_[6];
+    uint64_t words_[4];
 };
 
-#define STILL_HTIMER_INIT { STILL_TIMER_INIT, { 0, 0, 0, 0, 0, 0 } }
+#define STILL_HTIMER_INIT { STILL_TIMER_INIT, { 0, 0, 0, 0 } }
 
 /* What is called when a timer expires, on its thread. */
 typedef void still_htimer_fn(struct still_htimer *timer, void *argument) STILL_NOEXCEPT;

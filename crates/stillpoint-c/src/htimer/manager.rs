@@ -3,14 +3,14 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU8, Ordering};
 
 use crossbeam_utils::CachePadded;
 use stillpoint::timer::{Clock, Node, NodeWheel, Schedule};
 use stillpoint_sys::sync::{Inbox, Lasting, Message, Messages};
 use stillpoint_sys::tsan;
 
-use crate::border::Refusal;
+use crate::border::{Refusal, Uncancelled};
 use crate::handle::{self, Kind, Parts};
 use crate::reserve;
 use crate::timer::still_timer;
@@ -30,7 +30,7 @@ pub type still_htimer_result_fn =
 #[repr(C)]
 pub struct still_htimer {
     node_: still_timer,
-    words_: [u64; 6],
+    words_: [u64; 4],
 }
 
 /// A timer, in the program's memory.
@@ -40,15 +40,14 @@ pub struct still_htimer {
 #[repr(C)]
 pub(super) struct Timer {
     node: Node,
-    /// In ticks once the timer is pending; before, as the program has said.
-    deadline: Cell<u64>,
-    /// As `deadline`; 0 for once.
+    /// In ticks once the timer is pending; before, as the program has said. 0 for once.
     period: Cell<u64>,
     function: Cell<still_htimer_fn>,
     argument: Cell<*mut c_void>,
-    owner: AtomicPtr<still_htimer_mgr>,
-    state: AtomicI32,
-    flags: Cell<u32>,
+    /// The number of its manager. 0: it never had one.
+    owner: AtomicU32,
+    state: AtomicU8,
+    flags: Cell<u8>,
 }
 
 const _: () = assert!(
@@ -78,17 +77,17 @@ pub(super) const SENT: i32 = 6;
 impl Timer {
     pub(super) fn state(&self) -> i32 {
         // Relaxed: what else is in the timer is read only by the thread that has it.
-        self.state.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed).into()
     }
 
-    pub(super) fn owner(&self) -> *mut still_htimer_mgr {
+    pub(super) fn owner(&self) -> u32 {
         // Relaxed: as in `state`.
         self.owner.load(Ordering::Relaxed)
     }
 
     /// Relaxed: the inbox publishes it.
     fn enter(&self, state: i32) {
-        self.state.store(state, Ordering::Relaxed);
+        self.state.store(state as u8, Ordering::Relaxed);
     }
 
     fn node(&self) -> NonNull<Node> {
@@ -120,6 +119,8 @@ struct Request {
     /// The manager that has made it.
     source: Cell<Option<&'static Manager>>,
     timer: Cell<*const Timer>,
+    /// Of an addition: the time, as the program has said.
+    time: Cell<u64>,
     tell: Cell<Option<Tell>>,
     /// The thread, of all that have had the source, that has made the request.
     turn: Cell<u32>,
@@ -144,11 +145,12 @@ pub(crate) struct Manager {
     results: CachePadded<Inbox<Request>>,
     is_taken: AtomicBool,
     pub(super) lcore: AtomicU32,
+    /// Its place among all.
+    number: AtomicU32,
     handle: AtomicPtr<still_htimer_mgr>,
     requests: Box<[Request]>,
     /// Used only by the thread that has the manager.
     own: UnsafeCell<Own>,
-    next: AtomicPtr<Manager>,
 }
 
 // SAFETY: `own` and each request belong to one thread at a time. They change hands by an inbox, or by `is_taken`.
@@ -182,14 +184,20 @@ impl Kind for Handle {
     const NAME: &'static str = "a manager of timers";
 }
 
-/// All managers, the newest first.
-static ALL: AtomicPtr<Manager> = AtomicPtr::new(ptr::null_mut());
+/// How many managers a process has, at most, and one more.
+const MOST: usize = 4096;
+
+/// All managers, at their numbers. The first place stays empty, and no empty place is followed by one that is used.
+static ALL: [AtomicPtr<Manager>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
+
+/// The manager with this number.
+pub(super) fn numbered(number: u32) -> Option<&'static Manager> {
+    // SAFETY: managers are never freed. Acquire: pairs with the release in `make`.
+    unsafe { ALL.get(number as usize)?.load(Ordering::Acquire).as_ref() }
+}
 
 fn all() -> impl Iterator<Item = &'static Manager> {
-    // Acquire: pairs with the release in `make`. Managers are never freed.
-    let first = unsafe { ALL.load(Ordering::Acquire).as_ref() };
-    // SAFETY: as above. Relaxed: written before the manager was published.
-    std::iter::successors(first, |manager| unsafe { manager.next.load(Ordering::Relaxed).as_ref() })
+    (1..).map_while(numbered)
 }
 
 /// The clock of all managers, which its first use calibrates.
@@ -252,6 +260,7 @@ fn make(requests: usize) -> Result<&'static Manager, Refusal> {
         link: AtomicPtr::new(ptr::null_mut()),
         source: Cell::new(None),
         timer: Cell::new(ptr::null()),
+        time: Cell::new(0),
         tell: Cell::new(None),
         turn: Cell::new(0),
         kind: Cell::new(CANCEL),
@@ -273,22 +282,36 @@ fn make(requests: usize) -> Result<&'static Manager, Refusal> {
             results: CachePadded::default(),
             is_taken: AtomicBool::new(true),
             lcore: AtomicU32::new(0),
+            number: AtomicU32::new(0),
             handle: AtomicPtr::new(ptr::null_mut()),
             requests: places.into_boxed_slice(),
             own: UnsafeCell::new(own),
-            next: AtomicPtr::new(ptr::null_mut()),
         }))
     })?;
     let manager = Box::into_raw(made);
-    // SAFETY: it came from the box, and is leaked from here on, unless it has no handle.
+    // SAFETY: it came from the box, and is leaked from here on, unless it has no handle or no number.
     let made = unsafe { &*manager };
-    match handle::make(|| Ok((Handle(made), Parts::default()))) {
-        Ok(handle) => made.handle.store(handle, Ordering::Relaxed),
-        Err(refusal) => {
-            // SAFETY: nobody else has it.
-            drop(unsafe { Box::from_raw(manager) });
-            return Err(refusal);
+    let answer = handle::make(|| Ok((Handle(made), Parts::default()))).and_then(|handle| {
+        // Relaxed: published with the number.
+        made.handle.store(handle, Ordering::Relaxed);
+        for (number, place) in ALL.iter().enumerate().skip(1) {
+            // Relaxed: as above.
+            made.number.store(number as u32, Ordering::Relaxed);
+            // Release: pairs with the acquire in `numbered`.
+            if place.compare_exchange(ptr::null_mut(), manager, Ordering::Release, Ordering::Relaxed).is_ok()
+            {
+                return Ok(());
+            }
         }
+        // SAFETY: nobody else has the handle.
+        drop(unsafe { handle::find::<Handle>(handle)?.free() });
+        let text = c"{} threads have managers of timers: no more are possible";
+        Err(Refusal::new(libc::EAGAIN, text).with(MOST - 1))
+    });
+    if let Err(refusal) = answer {
+        // SAFETY: nobody else has it.
+        drop(unsafe { Box::from_raw(manager) });
+        return Err(refusal);
     }
     made.results.open();
     for request in &made.requests {
@@ -296,15 +319,7 @@ fn make(requests: usize) -> Result<&'static Manager, Refusal> {
         // SAFETY: the caller has the manager.
         unsafe { made.put_back(request) };
     }
-    let mut first = ALL.load(Ordering::Relaxed);
-    loop {
-        made.next.store(first, Ordering::Relaxed);
-        // Release: pairs with the acquire in `all`.
-        match ALL.compare_exchange_weak(first, manager, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return Ok(made),
-            Err(now) => first = now,
-        }
-    }
+    Ok(made)
 }
 
 /// The manager of a lcore. Reads a word for each manager of the process.
@@ -329,6 +344,11 @@ unsafe fn call(timer: *const Timer, wanted: (still_htimer_fn, *mut c_void)) {
 
 /// For the thread that has the manager. No reference to `own` lives while a function of the program runs.
 impl Manager {
+    pub(super) fn number(&self) -> u32 {
+        // Relaxed: written before the manager was published.
+        self.number.load(Ordering::Relaxed)
+    }
+
     pub(super) fn handle(&self) -> *mut still_htimer_mgr {
         // Relaxed: written before the manager was published.
         self.handle.load(Ordering::Relaxed)
@@ -388,9 +408,9 @@ impl Manager {
     pub(super) unsafe fn add(&self, timer: &Timer, wanted: Wanted) {
         timer.set(wanted);
         // Relaxed: other threads only compare it.
-        timer.owner.store(self.handle(), Ordering::Relaxed);
+        timer.owner.store(self.number(), Ordering::Relaxed);
         // SAFETY: by the caller's promise.
-        unsafe { self.own().arm(timer) };
+        unsafe { self.own().arm(timer, wanted.expiration) };
     }
 
     /// Cancels a timer of this thread. Returns the result.
@@ -461,9 +481,10 @@ impl Manager {
             request.kind.set(if wanted.is_some() { ADDED } else { CANCEL });
             if let Some(wanted) = wanted {
                 timer.set(wanted);
+                request.time.set(wanted.expiration);
                 timer.enter(SENT);
                 // Relaxed: other threads only compare it.
-                timer.owner.store(target.handle(), Ordering::Relaxed);
+                timer.owner.store(target.number(), Ordering::Relaxed);
             }
             tsan::release(timer);
             // Relaxed: published by the post.
@@ -502,7 +523,7 @@ impl Manager {
     }
 
     /// Whether there are neither requests nor results.
-    pub(super) fn is_quiet(&self) -> bool {
+    fn is_quiet(&self) -> bool {
         self.inbox.is_empty() && self.results.is_empty()
     }
 
@@ -530,8 +551,8 @@ impl Manager {
     pub(crate) unsafe fn leave(&'static self) {
         // SAFETY: by the caller's promise.
         unsafe {
-            self.answer(self.inbox.close(), |timer, is_addition| {
-                if is_addition {
+            self.answer(self.inbox.close(), |timer, addition| {
+                if addition.is_some() {
                     timer.enter(IDLE);
                 }
                 GONE
@@ -552,7 +573,7 @@ impl Manager {
     unsafe fn answer(
         &self,
         requests: Messages<Request>,
-        mut answer: impl FnMut(&Timer, bool) -> i32,
+        mut answer: impl FnMut(&Timer, Option<u64>) -> i32,
     ) -> usize {
         let mut count = 0;
         let mut chain: Option<(&'static Manager, NonNull<Request>, NonNull<Request>)> = None;
@@ -568,7 +589,8 @@ impl Manager {
             // SAFETY: the timer is its target's until the result has come. The source of a cancellation keeps it valid that long.
             let result = unsafe {
                 tsan::acquire(timer);
-                let result = answer(&*timer, request.kind.get() == ADDED);
+                let addition = (request.kind.get() == ADDED).then(|| request.time.get());
+                let result = answer(&*timer, addition);
                 tsan::release(timer);
                 result
             };
@@ -607,13 +629,17 @@ impl Calling<'_> {
     /// there were. What comes meanwhile is for the next call.
     pub(super) fn process(&self) -> usize {
         let manager = self.0;
-        let take_in = |timer: &Timer, is_addition: bool| {
-            if is_addition {
+        if manager.is_quiet() {
+            return 0;
+        }
+        let _whole = Uncancelled::new();
+        let take_in = |timer: &Timer, addition: Option<u64>| {
+            if let Some(time) = addition {
                 // SAFETY: this thread has the manager, and the timer was given to it.
-                unsafe { manager.own().arm(timer) };
+                unsafe { manager.own().arm(timer, time) };
                 return ADDED;
             }
-            if timer.owner() != manager.handle() {
+            if timer.owner() != manager.number() {
                 // It expired here, and its function has given it to another thread.
                 return EXPIRED;
             }
@@ -648,19 +674,22 @@ impl Calling<'_> {
         let own = unsafe { manager.own() };
         let (tick, burst) = (own.now >> own.shift, own.burst);
         own.wheel().advance(tick);
-        let mut count = 0;
+        let (mut count, mut whole) = (0, None);
         while count < burst {
             // SAFETY: as above.
             let Some(node) = (unsafe { manager.own() }).wheel().pop() else { break };
+            let _ = whole.get_or_insert_with(Uncancelled::new);
             // SAFETY: the node is the first field of a timer that was pending, and so is this thread's.
             let timer = unsafe { node.cast::<Timer>().as_ref() };
             let wanted = (timer.function.get(), timer.argument.get());
             match timer.period.get() {
                 0 => timer.enter(EXPIRED),
                 period => {
-                    timer.deadline.set(next_beat(timer.deadline.get(), period, tick));
                     // SAFETY: as above; the timer is in no wheel, and stays where it is.
-                    unsafe { manager.own().wheel().add(timer.node(), Schedule::at(timer.deadline.get())) };
+                    unsafe {
+                        let next = next_beat(timer.node.last_deadline(), period, tick);
+                        manager.own().wheel().add(timer.node(), Schedule::at(next));
+                    }
                 }
             }
             count += 1;
@@ -690,6 +719,7 @@ impl Calling<'_> {
                 c"{} requests of this thread have no result yet: call still_htimer_process until they have";
             return Err(Refusal::new(libc::EBUSY, text).with(away));
         }
+        let _whole = Uncancelled::new();
         let mut count = 0;
         // SAFETY: as above. The reference ends before the function is called.
         while let Some(node) = unsafe { manager.own() }.wheel().take_any() {
@@ -715,19 +745,18 @@ impl Timer {
     /// Tells the program, if it wants that, which may then free the timer.
     fn is_cancelled(&self) {
         self.enter(CANCELLED);
-        if self.flags.get() & TELL_CANCEL != 0 {
+        if u32::from(self.flags.get()) & TELL_CANCEL != 0 {
             // SAFETY: the program has passed the function for this.
             unsafe { call(self, (self.function.get(), self.argument.get())) };
         }
     }
 
     fn set(&self, wanted: Wanted) {
-        let Wanted { expiration, period, function, argument, flags } = wanted;
-        self.deadline.set(expiration);
+        let Wanted { period, function, argument, flags, .. } = wanted;
         self.period.set(if flags & PERIODICAL == 0 { 0 } else { period });
         self.function.set(Some(function));
         self.argument.set(argument);
-        self.flags.set(flags);
+        self.flags.set(flags as u8);
     }
 }
 
@@ -736,15 +765,14 @@ impl Own {
         self.wheel.as_mut().expect("a thread that has a manager has its wheel")
     }
 
-    /// Puts a timer into the wheel.
+    /// Puts a timer into the wheel, due at the time that the program has said.
     ///
     /// # Safety
     /// As for `Manager::add`.
-    #[inline]
-    unsafe fn arm(&mut self, timer: &Timer) {
-        let flags = timer.flags.get();
-        let deadline = self.deadline(timer.deadline.get(), flags);
-        timer.deadline.set(deadline);
+    #[inline(always)]
+    unsafe fn arm(&mut self, timer: &Timer, time: u64) {
+        let flags = timer.flags.get().into();
+        let deadline = self.deadline(time, flags);
         if timer.period.get() != 0 {
             timer.period.set(self.ticks(timer.period.get(), flags).max(1));
         }

@@ -6,14 +6,14 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::slice;
 
-use crate::border::{briefly, call, refuse, Refusal};
+use crate::border::{briefly, call, Refusal};
 use crate::handle::{find, sized, Versioned};
 use crate::own;
 use crate::thread_end::{disown, note};
 
 use manager::{
-    next, of_lcore, take, time, Handle, Manager, Plan, Tell, Timer, Wanted, ADDED, ALREADY_CANCELLED,
-    EXPIRED, FLAGS, PERIODICAL, SENT,
+    next, numbered, of_lcore, take, time, Handle, Manager, Plan, Tell, Timer, Wanted, ADDED,
+    ALREADY_CANCELLED, EXPIRED, FLAGS, PERIODICAL, SENT,
 };
 pub use manager::{still_htimer, still_htimer_fn, still_htimer_mgr, still_htimer_result_fn};
 
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn still_htimer_cancel(place: *mut still_htimer) -> c_int 
         // SAFETY: the caller passes a timer.
         let timer = unsafe { timer(place) }?;
         let manager = own_manager()?;
-        if timer.owner() == manager.handle() && timer.state() != SENT {
+        if timer.owner() == manager.number() && timer.state() != SENT {
             // SAFETY: manager and timer are the calling thread's.
             return Ok(unsafe { manager.cancel(timer) });
         }
@@ -347,12 +347,12 @@ pub unsafe extern "C" fn still_htimer_async_cancel(
         // SAFETY: the caller passes a timer that was added, and keeps it until the result has come.
         let timer = unsafe { timer(place) }?;
         let source = own_manager()?;
-        if timer.owner().is_null() {
+        let Some(target) = numbered(timer.owner()) else {
             return Err(Refusal::new(libc::ENOENT, c"the timer was never added"));
-        }
+        };
         let tell = Tell { function: result_function, argument: result_argument };
-        // SAFETY: the owner is a handle, and the source is the calling thread's.
-        let count = unsafe { source.ask(target(timer.owner())?, std::iter::once((timer, None, tell))) }?;
+        // SAFETY: the source is the calling thread's.
+        let count = unsafe { source.ask(target, std::iter::once((timer, None, tell))) }?;
         if count == 0 {
             return Err(no_room());
         }
@@ -362,18 +362,15 @@ pub unsafe extern "C" fn still_htimer_async_cancel(
 
 #[no_mangle]
 pub extern "C" fn still_htimer_process() -> isize {
-    let manager = match own_manager() {
-        Ok(manager) if manager.is_quiet() => return 0,
-        Ok(manager) => manager,
-        Err(refusal) => return refuse(&refusal),
-    };
-    // SAFETY: it is the calling thread's.
-    call(|| Ok(unsafe { manager.begin() }?.process() as isize))
+    briefly(|| {
+        // SAFETY: it is the calling thread's.
+        Ok(unsafe { own_manager()?.begin() }?.process() as isize)
+    })
 }
 
 /// Manages at this time, or at that of the clock.
 fn manage(given: Option<(u64, u32)>) -> isize {
-    call(|| {
+    briefly(|| {
         let manager = own_manager()?;
         // SAFETY: it is the calling thread's.
         unsafe {

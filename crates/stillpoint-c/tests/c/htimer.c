@@ -22,7 +22,7 @@ static void fire_and_add(struct still_htimer *timer, void *argument) STILL_NOEXC
     fire(timer, argument);
     CHECK(still_htimer_state(timer) == STILL_HTIMER_EXPIRED);
     REFUSED(still_htimer_manage_time(0, 0), -EBUSY, "may not call");
-    REFUSED(still_htimer_process(), 0, ""); /* nothing to process */
+    REFUSED(still_htimer_process(), -EBUSY, "may not call");
     REFUSED(still_htimer_stop(), -EBUSY, "may not call");
     /* Already due: in the next manage, and not in this one. */
     CHECK(still_htimer_add(timer, 0, 0, fire, NULL, STILL_HTIMER_ABSOLUTE) == 0);

@@ -63,6 +63,29 @@ impl Node {
         let inner = Inner { links: APART, deadline: 0, flags: 0 };
         Self { inner: UnsafeCell::new(inner), _stays: PhantomPinned }
     }
+
+    /// The deadline with which the node was last in a wheel; 0 if it never was.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use stillpoint::timer::{Node, NodeWheel, Schedule};
+    ///
+    /// let (node, mut wheel) = (Node::new(), NodeWheel::new(0));
+    /// // SAFETY: until the node is popped, it stays in place, and only the wheel uses it.
+    /// unsafe { wheel.add(NonNull::from(&node), Schedule::at(70)) };
+    /// wheel.advance(75);
+    /// assert!(wheel.pop().is_some());
+    /// // SAFETY: the node is in no wheel any more.
+    /// assert_eq!(unsafe { node.last_deadline() }, 70);
+    /// ```
+    ///
+    /// # Safety
+    /// The node is in no wheel.
+    #[inline]
+    pub unsafe fn last_deadline(&self) -> u64 {
+        // SAFETY: by the caller's promise, nothing writes to it.
+        unsafe { (*self.inner.get()).deadline }
+    }
 }
 
 impl Default for Node {
