@@ -32,7 +32,7 @@ const PEERS: [Peer; 4] = [
         name: "stillpoint.h",
         key: "c",
         modules: &[],
-        sources: &["c/stillpoint.c"],
+        sources: &["c/stillpoint.c", "c/htimer.c"],
         drop_in: None,
         libraries: &[],
         needed_when_static: Some(&[]),

@@ -233,6 +233,7 @@ const WORDS: &[(&str, &str)] = &[
         "floor",
         "only linked lists that take as much memory, without keys, levels or expiry; its polls are an empty loop",
     ),
+    ("c/htimer", "timers with functions in C, by our htimer.h; the time is told in ticks"),
     ("nexus-timer", "the timer wheel of the crate nexus-timer; the time is told as an Instant"),
     ("nexus-timer+clock", "the timer wheel of the crate nexus-timer; the clock is read at each call"),
     ("tokio-util", "tokio's DelayQueue"),

@@ -75,7 +75,7 @@ pub fn missing() -> &'static [MissingPeer] {
             peer: "stillpoint.h",
             package: "gcc",
             why: env!("STILLPOINT_PEER_C_WHY"),
-            contenders: &["c/protected", "c/guard", "c/qsbr"],
+            contenders: &["c/protected", "c/guard", "c/qsbr", "c/htimer"],
         },
         #[cfg(not(peer_urcu))]
         MissingPeer {

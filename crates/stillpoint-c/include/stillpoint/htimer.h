@@ -16,40 +16,46 @@
  * TIME
  *   A wheel counts ticks of 1,024 ns, or what the options say. Times are in nanoseconds, or, by a flag, in ticks or in cycles of the
  *   processor's counter. A time is a delay from the last still_htimer_manage of the thread that gets the timer, or, with
- *   STILL_HTIMER_ABSOLUTE, a point in time: nanoseconds of CLOCK_MONOTONIC, ticks of that many nanoseconds, or a value of the counter.
- *   A timer never expires before its time; it expires in the first still_htimer_manage after it.
- *   A thread that sleeps between its calls asks still_htimer_next how long it may.
+ *   STILL_HTIMER_ABSOLUTE, a point in time: nanoseconds of the manager's clock, ticks of that many nanoseconds, or a value of the counter.
+ *   A timer never expires before its time by that clock; it expires in the first still_htimer_manage after it.
+ *   The clock is the counter, which is set to CLOCK_MONOTONIC once in a process, at the first still_htimer_start. From then on the two
+ *   may drift apart, by some microseconds a second, and when the machine is suspended.
+ *   A thread that sleeps between its calls asks still_htimer_next how long it may. Requests of others do not wake it.
  *
  * WHOSE A TIMER IS
  *   A timer is the program's while it is in no wheel. From still_htimer_add on, it belongs to the calling thread's manager, until its
- *   function is called (a periodical one: until it is cancelled), or still_htimer_cancel has returned STILL_HTIMER_CANCELLED. Then it may be added again, or freed,
- *   also within its function.
+ *   function is called (a periodical one: until it is cancelled), or still_htimer_cancel has returned STILL_HTIMER_CANCELLED. Then it may
+ *   be added again, or freed, also within its function.
  *   From still_htimer_async_add on, it belongs to the target. Other threads may only cancel it, by still_htimer_async_cancel, and must
- *   keep its memory until the result has come. From a result other than STILL_HTIMER_ADDED on, it is in no wheel. What it then is,
- *   expired or cancelled, is definite.
+ *   keep its memory until the result has come. From a result other than STILL_HTIMER_ADDED on, it is in no wheel, and the result is
+ *   definite: if its function had given it to another thread, the cancellation has followed it there.
  *   A timer that is pending, or on its way to a thread, is not taken: -EBUSY.
  *
  * THREADS
- *   Every call is for the calling thread's manager, except that requests go to others. No call waits for another thread, and none spins.
+ *   Every call is for the calling thread's manager, except that requests go to others. No call waits for another thread.
  *   A request takes one of the places that the thread has (256, or `requests`), and its result comes back in the same place. So nothing is
  *   ever lost for want of room: without a place, a request is refused, and the timer is the caller's. Requests of one thread to another
  *   are taken in, in their order.
- *   Functions are called by still_htimer_manage and still_htimer_process, on the thread that calls these, and by cancellations of timers
- *   with STILL_HTIMER_TELL_CANCEL. They may call everything here except manage, process and stop (-EBUSY). They must return: no exception,
- *   no longjmp, no pthread_exit. No function may be called from a signal handler.
- *   When a thread ends, its manager stops. Its timers are not touched any more, and requests on their way to it get the result
- *   STILL_HTIMER_GONE. In the child of a fork, only the calling thread's manager goes on.
+ *   Functions are called by still_htimer_manage, still_htimer_process and still_htimer_stop, on the thread that calls these, and by
+ *   cancellations of timers with STILL_HTIMER_TELL_CANCEL. They may call everything here except manage, process and stop (-EBUSY); while
+ *   still_htimer_stop runs, nothing is added and nothing asked for (-EPIPE). They must return: no exception, no longjmp, no pthread_exit.
+ *   No function may be called from a signal handler.
+ *   When a thread ends, its manager stops. It touches no timer that was in its wheel: set those to zero before you use them again.
+ *   Requests on their way to it get the result STILL_HTIMER_GONE.
+ *   The child of a fork has one thread, and must call still_htimer_reset_after_fork before it asks for anything.
  *
- * ERRORS are those of stillpoint.h. Also, from every function but still_htimer_start and still_htimer_state: -ESRCH, the thread has no
- * manager. Only still_htimer_start allocates: 19 KiB for the wheel, and 64 bytes for each request, which the next thread that starts gets.
+ * ERRORS are those of stillpoint.h. Also, from all functions that are for the calling thread's manager: -ESRCH, it has none. Only
+ * still_htimer_start allocates: 36 KiB, and 64 bytes for each request, which stay for threads that start later.
  *
- * C11 or C++11; GCC or Clang.
+ * C11 or C++17; GCC or Clang.
  */
 #ifndef STILLPOINT_HTIMER_H
 #define STILLPOINT_HTIMER_H
 
 #include <stillpoint.h>
 
+/* If DPDK's headers are on the compiler's path, managers know their lcores, and the program needs DPDK's libraries. Define
+ * STILL_HTIMER_WITHOUT_DPDK if it has none. */
 #if defined(__has_include) && !defined(STILL_HTIMER_WITHOUT_DPDK)
 #if __has_include(<rte_config.h>) && __has_include(<rte_lcore.h>)
 #include <rte_config.h>
@@ -76,7 +82,7 @@ typedef void still_htimer_fn(struct still_htimer *timer, void *argument) STILL_N
 /* Flags of a timer. */
 #define STILL_HTIMER_ABSOLUTE 1u    /* the time is a point in time, not a delay */
 #define STILL_HTIMER_PERIODICAL 2u  /* expires every `period`, without drift; beats that are missed are left out */
-#define STILL_HTIMER_TICKS 4u       /* times are in ticks of the target */
+#define STILL_HTIMER_TICKS 4u       /* times are in ticks of the target; a delay begins at the end of the tick that has begun */
 #define STILL_HTIMER_TSC 8u         /* times are in cycles of the processor's counter: rdtsc, or cntvct_el0 */
 #define STILL_HTIMER_TELL_CANCEL 16u /* the function is called, too, when the timer is cancelled: see still_htimer_state */
 
@@ -84,17 +90,18 @@ typedef void still_htimer_fn(struct still_htimer *timer, void *argument) STILL_N
  * Managers
  */
 
-/* The manager of a thread's timers. A pointer to it stays valid for ever; once its thread has ended or stopped it, requests are refused
- * (-EPIPE), and later it may be the manager of another thread. */
+/* The manager of a thread's timers. A process has at most 4,095. A pointer to one stays valid for ever; once its thread has ended or
+ * stopped it, requests are refused (-EPIPE), and later it may be the manager of another thread. */
 struct still_htimer_mgr;
 
 struct still_htimer_options {
     size_t size;       /* sizeof(struct still_htimer_options) */
-    uint64_t tick;     /* nanoseconds, a power of two; 0: 1,024 */
+    uint64_t tick;     /* nanoseconds, a power of two; 0: 1,024, or 1 with `no_clock` */
     size_t requests;   /* how many requests may be without a result: 16 to 1,048,576, rounded up to a power of two; 0: 256 */
-    size_t burst;      /* how many functions still_htimer_manage calls at most; 0: of all timers that are due */
+    size_t burst;      /* how many timers expire in a call at most; 0: all that are due. Requests and results come in addition: no more
+                        * than threads have places */
     uint64_t begin;    /* with `no_clock`: the time at which the wheel begins, in ticks */
-    uint32_t no_clock; /* 1: the thread calls still_htimer_manage_time only, and may count whatever it likes as ticks */
+    uint32_t no_clock; /* 1: the thread calls still_htimer_manage_time only, and may count whatever it likes as nanoseconds */
     uint32_t reserved; /* 0 */
 };
 
@@ -103,7 +110,7 @@ struct still_htimer_options {
 int still_htimer_start_(const struct still_htimer_options *options, unsigned int lcore) STILL_NOEXCEPT;
 
 /* Makes the manager of the calling thread. NULL: the usual options. The first manager with a clock takes 10 ms, to calibrate it. -EALREADY:
- * there is one already. -EINVAL: an option is impossible. -ENOMEM. -EAGAIN: see THREADS in stillpoint.h. */
+ * there is one already. -EINVAL: an option is impossible. -ENOMEM. -EAGAIN: there are 4,095 managers, or see THREADS in stillpoint.h. */
 static inline int still_htimer_start(const struct still_htimer_options *options) STILL_NOEXCEPT
 {
 #ifdef STILL_HTIMER_DPDK
@@ -114,8 +121,12 @@ static inline int still_htimer_start(const struct still_htimer_options *options)
 }
 
 /* Cancels all timers of the calling thread, and stops its manager. Returns how many there were. -EBUSY: requests of this thread have no
- * result yet. */
+ * result yet. Takes time in proportion to the timers. */
 ssize_t still_htimer_stop(void) STILL_NOEXCEPT;
+
+/* In the child of a fork: stops the managers of the threads that are not there. Requests that were under way at the fork get no result,
+ * and leave their places. The calling thread's manager goes on. */
+void still_htimer_reset_after_fork(void) STILL_NOEXCEPT;
 
 /* The calling thread's manager, for other threads. errno: ESRCH. */
 STILL_NODISCARD struct still_htimer_mgr *still_htimer_mgr_self(void) STILL_NOEXCEPT;
@@ -138,15 +149,16 @@ ssize_t still_htimer_process(void) STILL_NOEXCEPT;
 /* The time of the last manage, in nanoseconds, or in ticks with STILL_HTIMER_TICKS. 0 on failure, with errno. */
 uint64_t still_htimer_time(uint32_t flags) STILL_NOEXCEPT;
 
-/* 1, and a point in time by which the thread has to manage again, in the same units; no timer is due before. 0: there is no timer.
- * Constant time. */
+/* 1, and a point in time at which the thread has to manage again, in nanoseconds, or in ticks with STILL_HTIMER_TICKS; no timer is due
+ * before. 0: there is no timer. Constant time. */
 STILL_NODISCARD int still_htimer_next(uint64_t *time, uint32_t flags) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Timers of the calling thread
  */
 
-/* Adds a timer: constant time. `period` is for STILL_HTIMER_PERIODICAL. -EBUSY: it is pending, or on its way to a thread. */
+/* Adds a timer: constant time. `period` is for STILL_HTIMER_PERIODICAL. -EBUSY: it is pending, or on its way to a thread. -EOPNOTSUPP:
+ * STILL_HTIMER_TSC, and its thread has no counter of constant speed, or no clock. */
 int still_htimer_add(struct still_htimer *timer, uint64_t time, uint64_t period, still_htimer_fn *function, void *argument,
                      uint32_t flags) STILL_NOEXCEPT;
 
@@ -157,7 +169,7 @@ enum still_htimer_result {
     STILL_HTIMER_CANCELLED = 2,         /* it was cancelled, and its function will not be called */
     STILL_HTIMER_EXPIRED = 3,           /* it has expired, and its function was called, or is being called */
     STILL_HTIMER_ALREADY_CANCELLED = 4, /* only a result: it was cancelled before, or never added */
-    STILL_HTIMER_GONE = 5,              /* only a result: the thread had stopped its manager, or ended. Nothing was done */
+    STILL_HTIMER_GONE = 5,              /* only a result: its thread had stopped its manager, or ended */
     STILL_HTIMER_SENT = 6               /* only a state: it is on its way to its thread */
 };
 
@@ -175,7 +187,7 @@ int still_htimer_state(const struct still_htimer *timer) STILL_NOEXCEPT;
 typedef void still_htimer_result_fn(struct still_htimer *timer, int result, void *argument) STILL_NOEXCEPT;
 
 /* Asks for the addition of a timer. -EAGAIN: all places for requests are taken; call still_htimer_process. -EPIPE: the target has stopped.
- * -EBUSY: as for still_htimer_add. On failure the timer is the caller's. */
+ * -EBUSY, -EOPNOTSUPP: as for still_htimer_add. On failure the timer is the caller's, and as it was. */
 int still_htimer_async_add(struct still_htimer_mgr *target, struct still_htimer *timer, uint64_t time, uint64_t period,
                            still_htimer_fn *function, void *argument, uint32_t flags, still_htimer_result_fn *result_function,
                            void *result_argument) STILL_NOEXCEPT;
@@ -197,7 +209,7 @@ struct still_htimer_request {
 ssize_t still_htimer_async_add_burst(struct still_htimer_mgr *target, const struct still_htimer_request *requests, size_t count)
     STILL_NOEXCEPT;
 
-/* Asks the thread to which the timer was given last to cancel it. -ENOENT: it was never added. -EAGAIN, -EPIPE: as above. */
+/* Asks the thread that has the timer to cancel it. -ENOENT: it was never added. -EAGAIN, -EPIPE: as above. */
 int still_htimer_async_cancel(struct still_htimer *timer, still_htimer_result_fn *result_function, void *result_argument) STILL_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-//! Managers: the timers of one thread, and the requests of others for them. `docs/design/htimer.md` has the argument.
+//! Managers: the timers of one thread, and the requests of others for them. The argument is in `docs/design/capi.md`, under *Timers with
+//! functions*; its steps are H1 to H8.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
@@ -11,11 +12,10 @@ use stillpoint_sys::sync::{Inbox, Lasting, Message, Messages};
 use stillpoint_sys::tsan;
 
 use crate::border::{Refusal, Uncancelled};
-use crate::handle::{self, Kind, Parts};
 use crate::reserve;
 use crate::timer::still_timer;
 
-/// A manager, to C.
+/// A manager, to C: the address of its place in [`ALL`].
 #[repr(C)]
 pub struct still_htimer_mgr {
     _private: [u8; 0],
@@ -36,7 +36,7 @@ pub struct still_htimer {
 /// A timer, in the program's memory.
 ///
 /// Between an asynchronous addition and the end of the timer, the fields are the target's, except `state` and `owner`, which other
-/// threads read to refuse a timer that is in use.
+/// threads read: to refuse a timer that is in use, and to find its thread.
 #[repr(C)]
 pub(super) struct Timer {
     node: Node,
@@ -44,7 +44,7 @@ pub(super) struct Timer {
     period: Cell<u64>,
     function: Cell<still_htimer_fn>,
     argument: Cell<*mut c_void>,
-    /// The number of its manager. 0: it never had one.
+    /// The [stamp](Manager::stamp) of its manager. 0: it never had one.
     owner: AtomicU32,
     state: AtomicU8,
     flags: Cell<u8>,
@@ -90,6 +90,12 @@ impl Timer {
         self.state.store(state as u8, Ordering::Relaxed);
     }
 
+    /// The thread with this stamp has the timer from here on.
+    fn belongs_to(&self, stamp: u32) {
+        // Relaxed: as in `state`.
+        self.owner.store(stamp, Ordering::Relaxed);
+    }
+
     fn node(&self) -> NonNull<Node> {
         NonNull::from(self).cast()
     }
@@ -121,12 +127,14 @@ struct Request {
     timer: Cell<*const Timer>,
     /// Of an addition: the time, as the program has said.
     time: Cell<u64>,
-    tell: Cell<Option<Tell>>,
-    /// The thread, of all that have had the source, that has made the request.
-    turn: Cell<u32>,
-    /// 0: a cancellation; [`ADDED`]: an addition; afterwards the result.
+    tell: Cell<Tell>,
+    /// [`CANCEL`]; [`ADDED`]: an addition; afterwards the result.
     kind: Cell<i32>,
+    /// Owner and state of the timer before an addition, should the target refuse it.
+    before: Cell<(u32, i32)>,
 }
+
+const _: () = assert!(size_of::<Request>() == 64);
 
 const CANCEL: i32 = 0;
 
@@ -137,17 +145,19 @@ unsafe impl Message for Request {
     }
 }
 
-/// The timers of a thread. Never freed: when the thread ends, another one gets it.
+/// The timers of a thread. Never freed: when the thread has ended, another one gets it.
 pub(crate) struct Manager {
     /// Requests of any thread, for the one that has the manager. Closed while none has it.
     inbox: CachePadded<Inbox<Request>>,
-    /// Requests of that thread that have been answered. Always open: those of a thread that has ended come back to the next one.
+    /// Requests of that thread that have been answered. Always open.
     results: CachePadded<Inbox<Request>>,
     is_taken: AtomicBool,
-    pub(super) lcore: AtomicU32,
-    /// Its place among all.
-    number: AtomicU32,
-    handle: AtomicPtr<still_htimer_mgr>,
+    /// The number of the manager, and above it a count of the threads that have had it.
+    stamp: AtomicU32,
+    /// `u32::MAX`: none.
+    lcore: AtomicU32,
+    /// Whether times may be given as values of the processor's counter.
+    has_counter: AtomicBool,
     requests: Box<[Request]>,
     /// Used only by the thread that has the manager.
     own: UnsafeCell<Own>,
@@ -170,34 +180,45 @@ struct Own {
     free: *mut Request,
     /// Requests that have not come back.
     away: usize,
-    turn: u32,
     /// Whether the thread is in a call that calls functions of the program.
     is_calling: bool,
+    /// Whether that call stops the manager.
+    is_stopping: bool,
 }
 
-/// The handle's value.
-pub(super) struct Handle(pub(super) &'static Manager);
-
-impl Kind for Handle {
-    type C = still_htimer_mgr;
-    const MARK: u32 = 0x5d0a_000c;
-    const NAME: &'static str = "a manager of timers";
-}
-
+/// The bits of a number of a manager.
+const NUMBERS: u32 = 12;
 /// How many managers a process has, at most, and one more.
-const MOST: usize = 4096;
+const MOST: usize = 1 << NUMBERS;
 
 /// All managers, at their numbers. The first place stays empty, and no empty place is followed by one that is used.
 static ALL: [AtomicPtr<Manager>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
 
-/// The manager with this number.
-pub(super) fn numbered(number: u32) -> Option<&'static Manager> {
+fn numbered(number: usize) -> Option<&'static Manager> {
     // SAFETY: managers are never freed. Acquire: pairs with the release in `make`.
-    unsafe { ALL.get(number as usize)?.load(Ordering::Acquire).as_ref() }
+    unsafe { ALL.get(number)?.load(Ordering::Acquire).as_ref() }
 }
 
 fn all() -> impl Iterator<Item = &'static Manager> {
     (1..).map_while(numbered)
+}
+
+/// The manager of the thread with this stamp, unless another thread has it now. The answer may be out of date: see H6.
+pub(super) fn stamped(stamp: u32) -> Option<&'static Manager> {
+    numbered(stamp as usize % MOST).filter(|manager| manager.stamp() == stamp)
+}
+
+/// The manager whose address C code has.
+pub(super) fn target(address: *const still_htimer_mgr) -> Result<&'static Manager, Refusal> {
+    let size = size_of::<AtomicPtr<Manager>>();
+    let place = address.addr().wrapping_sub(ALL.as_ptr().addr());
+    let found = (place % size == 0).then(|| numbered(place / size)).flatten();
+    found.ok_or_else(|| match address.is_null() {
+        true => Refusal::invalid(c"NULL was passed for a manager of timers"),
+        false => Refusal::invalid(
+            c"what was passed is no manager of timers, or one of another copy of the library",
+        ),
+    })
 }
 
 /// The clock of all managers, which its first use calibrates.
@@ -217,35 +238,25 @@ pub(super) struct Plan {
     pub(super) begin: Option<u64>,
 }
 
-const NO_CLOCK: Refusal = Refusal::new(
-    libc::EOPNOTSUPP,
-    c"the time of this manager is not that of the processor's counter: give times in nanoseconds or in ticks",
-);
-
 /// The manager that a thread gets. Reads a word for each manager of the process.
 pub(super) fn take(plan: &Plan) -> Result<&'static Manager, Refusal> {
     let begin = plan.begin;
     let clock = begin.is_none().then(clock);
-    let now = clock.map_or(begin.unwrap_or(0).saturating_mul(1 << plan.shift), Clock::now);
+    let now = clock.map_or(begin.unwrap_or(0) << plan.shift, Clock::now);
     let wheel = reserve::kept(|| {
         let text = c"there is no memory for the lists of a wheel";
         NodeWheel::try_new(now >> plan.shift).map_err(|_| Refusal::no_memory(text))
     })?;
-    let free = |manager: &&Manager| {
-        manager.requests.len() == plan.requests
-            // Acquire: pairs with the release in `leave`. Relaxed on failure, and for the load: the manager is another thread's.
-            && !manager.is_taken.load(Ordering::Relaxed)
-            && manager.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    };
-    let manager = match all().find(free) {
+    let manager = match all().find(|manager| manager.is_got(plan.requests)) {
         Some(manager) => manager,
         None => make(plan.requests)?,
     };
-    tsan::acquire(manager);
     // SAFETY: this thread has taken the manager.
-    let own = unsafe { &mut *manager.own.get() };
+    let own = unsafe { manager.own() };
     let (burst, shift) = (plan.burst, plan.shift);
-    *own = Own { wheel: Some(wheel), now, shift, clock, burst, turn: own.turn + 1, ..*own };
+    *own =
+        Own { wheel: Some(wheel), now, shift, clock, burst, is_calling: false, is_stopping: false, ..*own };
+    manager.has_counter.store(clock.is_some_and(Clock::has_counter), Ordering::Relaxed);
     manager.lcore.store(plan.lcore, Ordering::Relaxed);
     manager.inbox.open();
     Ok(manager)
@@ -261,9 +272,9 @@ fn make(requests: usize) -> Result<&'static Manager, Refusal> {
         source: Cell::new(None),
         timer: Cell::new(ptr::null()),
         time: Cell::new(0),
-        tell: Cell::new(None),
-        turn: Cell::new(0),
+        tell: Cell::new(Tell { function: None, argument: ptr::null_mut() }),
         kind: Cell::new(CANCEL),
+        before: Cell::new((0, IDLE)),
     });
     let own = Own {
         wheel: None,
@@ -273,85 +284,83 @@ fn make(requests: usize) -> Result<&'static Manager, Refusal> {
         burst: 0,
         free: ptr::null_mut(),
         away: 0,
-        turn: 0,
         is_calling: false,
+        is_stopping: false,
     };
     let made = reserve::kept(|| {
         Ok(Box::new(Manager {
             inbox: CachePadded::default(),
             results: CachePadded::default(),
             is_taken: AtomicBool::new(true),
-            lcore: AtomicU32::new(0),
-            number: AtomicU32::new(0),
-            handle: AtomicPtr::new(ptr::null_mut()),
+            stamp: AtomicU32::new(0),
+            lcore: AtomicU32::new(u32::MAX),
+            has_counter: AtomicBool::new(false),
             requests: places.into_boxed_slice(),
             own: UnsafeCell::new(own),
         }))
     })?;
-    let manager = Box::into_raw(made);
-    // SAFETY: it came from the box, and is leaked from here on, unless it has no handle or no number.
-    let made = unsafe { &*manager };
-    let answer = handle::make(|| Ok((Handle(made), Parts::default()))).and_then(|handle| {
-        // Relaxed: published with the number.
-        made.handle.store(handle, Ordering::Relaxed);
-        for (number, place) in ALL.iter().enumerate().skip(1) {
-            // Relaxed: as above.
-            made.number.store(number as u32, Ordering::Relaxed);
-            // Release: pairs with the acquire in `numbered`.
-            if place.compare_exchange(ptr::null_mut(), manager, Ordering::Release, Ordering::Relaxed).is_ok()
-            {
-                return Ok(());
-            }
-        }
-        // SAFETY: nobody else has the handle.
-        drop(unsafe { handle::find::<Handle>(handle)?.free() });
-        let text = c"{} threads have managers of timers: no more are possible";
-        Err(Refusal::new(libc::EAGAIN, text).with(MOST - 1))
-    });
-    if let Err(refusal) = answer {
-        // SAFETY: nobody else has it.
-        drop(unsafe { Box::from_raw(manager) });
-        return Err(refusal);
-    }
     made.results.open();
-    for request in &made.requests {
-        request.source.set(Some(made));
-        // SAFETY: the caller has the manager.
-        unsafe { made.put_back(request) };
+    let manager = Box::into_raw(made);
+    // SAFETY: it came from the box, and is leaked if it gets a number.
+    let made = unsafe { &*manager };
+    for (number, place) in ALL.iter().enumerate().skip(1) {
+        // Relaxed: published with the number.
+        made.stamp.store((1 << NUMBERS) + number as u32, Ordering::Relaxed);
+        // Release: pairs with the acquire in `numbered`.
+        if place.compare_exchange(ptr::null_mut(), manager, Ordering::Release, Ordering::Relaxed).is_ok() {
+            for request in &made.requests {
+                request.source.set(Some(made));
+                // SAFETY: the caller has the manager.
+                unsafe { made.put_back(request) };
+            }
+            return Ok(made);
+        }
     }
-    Ok(made)
+    // SAFETY: nobody else has it.
+    drop(unsafe { Box::from_raw(manager) });
+    let text = c"the process has {} managers of timers: no more are possible";
+    Err(Refusal::new(libc::EAGAIN, text).with(MOST - 1))
 }
 
-/// The manager of a lcore. Reads a word for each manager of the process.
+/// The manager of an lcore. Reads a word for each manager of the process.
 pub(super) fn of_lcore(lcore: u32) -> Option<&'static Manager> {
-    all().find(|manager| {
-        // Relaxed, both: the answer may be out of date, and whoever uses the manager finds its inbox closed then.
-        manager.is_taken.load(Ordering::Relaxed) && manager.lcore.load(Ordering::Relaxed) == lcore
-    })
+    // Relaxed, both: the answer may be out of date, and whoever uses the manager finds its inbox closed then.
+    let has_it = |manager: &&Manager| manager.lcore.load(Ordering::Relaxed) == lcore;
+    all().find(has_it).filter(|_| lcore != u32::MAX)
 }
 
-/// Calls a function of the program.
+/// In the child of a fork: the other threads are not there. Their managers stop, and the requests of this thread, whose manager is `own`,
+/// come back without a result.
 ///
 /// # Safety
-/// The function may be called with the timer.
-unsafe fn call(timer: *const Timer, wanted: (still_htimer_fn, *mut c_void)) {
-    let _heeded = tsan::heed();
-    if let (Some(function), argument) = wanted {
-        // SAFETY: by the caller's promise.
-        unsafe { function(timer.cast_mut().cast(), argument) };
+/// The process has one thread.
+pub(super) unsafe fn reset_after_fork(own: Option<&'static Manager>) {
+    // First from all lists: a request may be in the list of another manager than its own.
+    all().for_each(Manager::forget);
+    for manager in all() {
+        // SAFETY: there is no other thread.
+        unsafe {
+            let Own { free, away, .. } = manager.own();
+            (*free, *away) = (ptr::null_mut(), 0);
+            manager.requests.iter().for_each(|request| manager.put_back(request));
+            // Relaxed: as above.
+            if manager.is_taken.load(Ordering::Relaxed) && !own.is_some_and(|own| ptr::eq(own, manager)) {
+                manager.leave();
+            }
+        }
     }
 }
 
 /// For the thread that has the manager. No reference to `own` lives while a function of the program runs.
 impl Manager {
-    pub(super) fn number(&self) -> u32 {
-        // Relaxed: written before the manager was published.
-        self.number.load(Ordering::Relaxed)
+    pub(super) fn stamp(&self) -> u32 {
+        // Relaxed: what it is compared with says the rest. See H6.
+        self.stamp.load(Ordering::Relaxed)
     }
 
-    pub(super) fn handle(&self) -> *mut still_htimer_mgr {
-        // Relaxed: written before the manager was published.
-        self.handle.load(Ordering::Relaxed)
+    /// Its address, to C.
+    pub(super) fn address(&self) -> *mut still_htimer_mgr {
+        (&raw const ALL[self.stamp() as usize % MOST]).cast_mut().cast()
     }
 
     /// # Safety
@@ -363,6 +372,39 @@ impl Manager {
         unsafe { &mut *self.own.get() }
     }
 
+    /// Takes the manager, if no thread has it, it has so many places, and all of them are there.
+    fn is_got(&self, places: usize) -> bool {
+        let is_taken = self.requests.len() != places
+            || self.is_taken.load(Ordering::Relaxed)
+            // Acquire: pairs with the release in `give_up`. Relaxed on failure, and for the load: the manager is another thread's.
+            || self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err();
+        if is_taken {
+            return false;
+        }
+        tsan::acquire(self);
+        // SAFETY: this thread has just taken the manager.
+        let are_back = unsafe {
+            for request in self.results.take() {
+                self.unsend(request.as_ref());
+            }
+            self.own().away == 0
+        };
+        if are_back {
+            // Relaxed: see `stamp`.
+            self.stamp.store(self.stamp().wrapping_add(1 << NUMBERS), Ordering::Relaxed);
+        } else {
+            self.give_up();
+        }
+        are_back
+    }
+
+    /// Leaves the manager to another thread.
+    fn give_up(&self) {
+        tsan::release(self);
+        // Release: pairs with the acquire in `is_got`.
+        self.is_taken.store(false, Ordering::Release);
+    }
+
     /// # Safety
     /// As for `own`; and the request is one of this manager's, and is in no list.
     unsafe fn put_back(&self, request: &Request) {
@@ -371,6 +413,16 @@ impl Manager {
         // Relaxed: the list is this thread's.
         request.link.store(own.free, Ordering::Relaxed);
         own.free = ptr::from_ref(request).cast_mut();
+    }
+
+    /// # Safety
+    /// As for `put_back`; and the request was away.
+    unsafe fn unsend(&self, request: &Request) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.put_back(request);
+            self.own().away -= 1;
+        }
     }
 
     /// The time of the last call that manages, in nanoseconds or in ticks.
@@ -387,30 +439,35 @@ impl Manager {
         }
     }
 
-    /// Whether times may be given in this unit.
-    ///
-    /// # Safety
-    /// The calling thread has the manager.
-    pub(super) unsafe fn accepts(&self, flags: u32) -> Result<(), Refusal> {
-        // SAFETY: by the caller's promise.
-        let own = unsafe { self.own() };
-        if flags & TSC != 0 && !own.clock.is_some_and(Clock::has_counter) {
-            return Err(NO_CLOCK);
+    /// Whether a timer for this manager may have these flags.
+    #[inline]
+    pub(super) fn accepts(&self, flags: u32) -> Result<(), Refusal> {
+        // Relaxed: as `stamp`.
+        if flags & TSC == 0 || self.has_counter.load(Ordering::Relaxed) {
+            return Ok(());
         }
-        Ok(())
+        let text = c"the time of this manager is not that of the processor's counter: give times in nanoseconds or in ticks";
+        Err(Refusal::new(libc::EOPNOTSUPP, text))
     }
 
     /// Adds a timer of this thread.
     ///
+    /// # Errors
+    /// While the manager is being stopped.
+    ///
     /// # Safety
     /// The calling thread has the manager. The timer is in no wheel, stays in place until it has expired or is cancelled, and nothing
     /// else uses it meanwhile.
-    pub(super) unsafe fn add(&self, timer: &Timer, wanted: Wanted) {
-        timer.set(wanted);
-        // Relaxed: other threads only compare it.
-        timer.owner.store(self.number(), Ordering::Relaxed);
+    #[inline]
+    pub(super) unsafe fn add(&self, timer: &Timer, wanted: Wanted) -> Result<(), Refusal> {
         // SAFETY: by the caller's promise.
-        unsafe { self.own().arm(timer, wanted.expiration) };
+        let own = unsafe { self.own() };
+        own.goes_on()?;
+        timer.set(wanted);
+        timer.belongs_to(self.stamp());
+        // SAFETY: by the caller's promise.
+        unsafe { own.arm(timer, wanted.expiration) };
+        Ok(())
     }
 
     /// Cancels a timer of this thread. Returns the result.
@@ -421,8 +478,10 @@ impl Manager {
         match timer.state() {
             ADDED => {
                 // SAFETY: by the caller's promise. A pending timer is in the wheel of its owner.
-                unsafe { self.own().wheel().cancel(timer.node()) };
-                timer.is_cancelled();
+                unsafe {
+                    self.own().wheel().cancel(timer.node());
+                    self.has_cancelled(timer);
+                }
                 CANCELLED
             }
             EXPIRED => EXPIRED,
@@ -430,92 +489,153 @@ impl Manager {
         }
     }
 
-    /// Takes a free request.
+    /// Tells the program that a timer is cancelled, if it wants that. It may then free the timer.
     ///
     /// # Safety
-    /// The calling thread has the manager.
-    unsafe fn request(&self) -> Option<&'static Request> {
-        // SAFETY: by the caller's promise. Requests are never freed.
+    /// As for `cancel`; the timer has been taken out of the wheel.
+    #[inline]
+    unsafe fn has_cancelled(&self, timer: &Timer) {
+        timer.enter(CANCELLED);
+        if u32::from(timer.flags.get()) & TELL_CANCEL != 0 {
+            let _whole = Uncancelled::new();
+            // SAFETY: by the caller's promise.
+            let before = std::mem::replace(&mut unsafe { self.own() }.is_calling, true);
+            // SAFETY: the program has passed the function for this.
+            unsafe {
+                timer.call();
+                self.own().is_calling = before;
+            }
+        }
+    }
+
+    /// Makes a request from a free place. `None`: there is none.
+    ///
+    /// # Safety
+    /// The calling thread has the manager. A timer that is to be added belongs to it.
+    #[inline]
+    unsafe fn request(
+        &self,
+        target: u32,
+        timer: &Timer,
+        wanted: Option<Wanted>,
+        tell: Tell,
+    ) -> Option<&'static Request> {
+        // SAFETY: by the caller's promise.
         let own = unsafe { self.own() };
         // SAFETY: requests are never freed.
         let request = unsafe { own.free.as_ref() }?;
         // Relaxed: the list is this thread's.
         own.free = request.link.load(Ordering::Relaxed);
         own.away += 1;
+        request.timer.set(timer);
+        request.tell.set(tell);
+        request.kind.set(CANCEL);
+        if let Some(wanted) = wanted {
+            request.kind.set(ADDED);
+            request.time.set(wanted.expiration);
+            request.before.set((timer.owner(), timer.state()));
+            timer.set(wanted);
+            timer.enter(SENT);
+            timer.belongs_to(target);
+        }
+        tsan::release(timer);
         Some(request)
     }
 
-    /// # Safety
-    /// As for `request`; and the request was taken, and not sent.
-    unsafe fn unsend(&self, request: &Request) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            self.put_back(request);
-            self.own().away -= 1;
-        }
-    }
-
-    /// Asks a manager for the additions of timers, in this order, or for one cancellation: `wanted` is `None`. Returns how many there was
-    /// room for. Nothing has changed for the others.
+    /// Asks a manager for the addition of a timer, or for its cancellation: `wanted` is `None`. False, and nothing has changed: all
+    /// places are away.
     ///
     /// # Errors
-    /// When no thread has the target.
+    /// When the target has stopped, or this manager is being stopped.
     ///
     /// # Safety
-    /// The calling thread has this manager. The timers belong to it, or, for a cancellation, to the target.
-    pub(super) unsafe fn ask<'t>(
+    /// The calling thread has this manager. A timer that is to be added belongs to it; one that is to be cancelled stays valid until the
+    /// result has come.
+    #[inline]
+    pub(super) unsafe fn ask(
         &self,
         target: &Manager,
-        timers: impl Iterator<Item = (&'t Timer, Option<Wanted>, Tell)>,
+        timer: &Timer,
+        wanted: Option<Wanted>,
+        tell: Tell,
+    ) -> Result<bool, Refusal> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.own() }.goes_on()?;
+        // SAFETY: by the caller's promise.
+        let Some(request) = (unsafe { self.request(target.stamp(), timer, wanted, tell) }) else {
+            return Ok(false);
+        };
+        // SAFETY: the request is this thread's, and is in no list.
+        unsafe { self.send(target, request.into(), request.into()) }.map(|()| true)
+    }
+
+    /// Asks for many additions, in this order, by one post. Returns how many there was room for, or until `timers` ended.
+    ///
+    /// # Errors
+    /// As for `ask`: then nothing has changed for any of them.
+    ///
+    /// # Safety
+    /// As for `ask`.
+    pub(super) unsafe fn ask_many<'t>(
+        &self,
+        target: &Manager,
+        mut timers: impl Iterator<Item = (&'t Timer, Wanted, Tell)>,
     ) -> Result<usize, Refusal> {
-        let (mut newest, mut oldest, mut count) = (ptr::null::<Request>(), ptr::null::<Request>(), 0);
-        let mut timers = timers.peekable();
-        while timers.peek().is_some() {
-            // SAFETY: by the caller's promise.
-            let Some(request) = (unsafe { self.request() }) else { break };
+        // SAFETY: by the caller's promise.
+        unsafe { self.own() }.goes_on()?;
+        let (mut chain, mut count) = (None, 0);
+        // SAFETY: by the caller's promise.
+        while !unsafe { self.own() }.free.is_null() {
             let Some((timer, wanted, tell)) = timers.next() else { break };
-            // SAFETY: by the caller's promise.
-            request.turn.set(unsafe { self.own().turn });
-            request.timer.set(timer);
-            request.tell.set(Some(tell));
-            request.kind.set(if wanted.is_some() { ADDED } else { CANCEL });
-            if let Some(wanted) = wanted {
-                timer.set(wanted);
-                request.time.set(wanted.expiration);
-                timer.enter(SENT);
-                // Relaxed: other threads only compare it.
-                timer.owner.store(target.number(), Ordering::Relaxed);
-            }
-            tsan::release(timer);
+            // SAFETY: as above.
+            let Some(request) = (unsafe { self.request(target.stamp(), timer, Some(wanted), tell) }) else {
+                break;
+            };
+            let newest = NonNull::from(request);
+            let before = chain.map_or(ptr::null_mut(), |(newest, _): (NonNull<Request>, _)| newest.as_ptr());
             // Relaxed: published by the post.
-            request.link.store(newest.cast_mut(), Ordering::Relaxed);
-            newest = request;
-            oldest = if oldest.is_null() { newest } else { oldest };
+            request.link.store(before, Ordering::Relaxed);
+            chain = Some((newest, chain.map_or(newest, |(_, oldest)| oldest)));
             count += 1;
         }
-        let (Some(first), Some(last)) = (NonNull::new(newest.cast_mut()), NonNull::new(oldest.cast_mut()))
-        else {
-            return Ok(0);
-        };
-        // SAFETY: requests are never freed, and are in no list.
-        if unsafe { target.inbox.post(first, last) } {
-            return Ok(count);
+        if let Some((newest, oldest)) = chain {
+            // SAFETY: the requests are this thread's, and are in no list.
+            unsafe { self.send(target, newest, oldest) }?;
         }
-        let mut at = first;
+        Ok(count)
+    }
+
+    /// Sends a chain of requests, or takes all of them back.
+    ///
+    /// # Safety
+    /// The calling thread has the manager, and has made the requests, which are in no list.
+    unsafe fn send(
+        &self,
+        target: &Manager,
+        newest: NonNull<Request>,
+        oldest: NonNull<Request>,
+    ) -> Result<(), Refusal> {
+        // SAFETY: requests are never freed, and are in no list.
+        if unsafe { target.inbox.post(newest, oldest) } {
+            return Ok(());
+        }
+        let mut at = newest;
         loop {
             // SAFETY: requests are never freed.
             let request = unsafe { at.as_ref() };
-            // Relaxed: it was not posted.
+            // Relaxed: it was not posted. The link of the oldest one is what the inbox has left in it.
             let before = NonNull::new(request.link.load(Ordering::Relaxed));
             if request.kind.get() == ADDED {
                 // SAFETY: the timer is still the caller's.
-                unsafe { &*request.timer.get() }.enter(IDLE);
+                let timer = unsafe { &*request.timer.get() };
+                let (owner, state) = request.before.get();
+                timer.belongs_to(owner);
+                timer.enter(state);
             }
             // SAFETY: by the caller's promise.
             unsafe { self.unsend(request) };
-            // The link of the oldest one is what the inbox has left in it.
             match before {
-                Some(before) if at != last => at = before,
+                Some(before) if at != oldest => at = before,
                 _ => break,
             }
         }
@@ -544,36 +664,49 @@ impl Manager {
         Ok(Calling(self))
     }
 
-    /// Stops it for a thread that is ending. Touches no timer.
+    /// Stops it, for a thread that is ending, or has taken all timers out. Touches no timer of its wheel.
     ///
     /// # Safety
     /// The calling thread has the manager, and does not use it afterwards.
     pub(crate) unsafe fn leave(&'static self) {
+        let gone = |timer: &Timer, addition: Option<u64>| {
+            if addition.is_some() {
+                timer.enter(IDLE);
+            }
+            Some(GONE)
+        };
         // SAFETY: by the caller's promise.
         unsafe {
-            self.answer(self.inbox.close(), |timer, addition| {
-                if addition.is_some() {
-                    timer.enter(IDLE);
-                }
-                GONE
-            });
+            self.answer(self.inbox.close(), gone);
             self.own().wheel = None;
         }
         // Relaxed: see `of_lcore`.
         self.lcore.store(u32::MAX, Ordering::Relaxed);
-        tsan::release(self);
-        // Release: pairs with the acquire in `take`.
-        self.is_taken.store(false, Ordering::Release);
+        self.give_up();
     }
 
-    /// Answers requests, and sends them back. Those of one source that follow each other are one post. Returns how many there were.
+    /// Forgets what is in its lists. Timers on their way to it are idle again.
+    fn forget(&self) {
+        for request in self.inbox.take() {
+            // SAFETY: requests are never freed; this one was not taken in, so its timer is still there.
+            unsafe {
+                if request.as_ref().kind.get() == ADDED {
+                    (*request.as_ref().timer.get()).enter(IDLE);
+                }
+            }
+        }
+        self.results.take().for_each(drop);
+    }
+
+    /// Answers requests, and sends them back; those of one source that follow each other by one post. One for which `answer` has no
+    /// answer goes on to the thread that has the timer. Returns how many there were.
     ///
     /// # Safety
     /// The calling thread has the manager.
     unsafe fn answer(
         &self,
         requests: Messages<Request>,
-        mut answer: impl FnMut(&Timer, Option<u64>) -> i32,
+        mut answer: impl FnMut(&Timer, Option<u64>) -> Option<i32>,
     ) -> usize {
         let mut count = 0;
         let mut chain: Option<(&'static Manager, NonNull<Request>, NonNull<Request>)> = None;
@@ -583,19 +716,23 @@ impl Manager {
             debug_assert!(is_posted, "the results of a manager are never closed");
         };
         for at in requests {
-            // SAFETY: requests are never freed, and this one is the caller's until it is sent back.
+            count += 1;
+            // SAFETY: requests are never freed, and this one is the caller's until it is sent on.
             let request = unsafe { at.as_ref() };
             let timer = request.timer.get();
+            tsan::acquire(timer);
+            let addition = (request.kind.get() == ADDED).then(|| request.time.get());
             // SAFETY: the timer is its target's until the result has come. The source of a cancellation keeps it valid that long.
-            let result = unsafe {
-                tsan::acquire(timer);
-                let addition = (request.kind.get() == ADDED).then(|| request.time.get());
-                let result = answer(&*timer, addition);
-                tsan::release(timer);
-                result
+            let (result, owner) =
+                unsafe { (answer(&*timer, addition), addition.map_or_else(|| (*timer).owner(), |_| 0)) };
+            tsan::release(timer);
+            let result = match result {
+                Some(result) => result,
+                // SAFETY: the request is in no list.
+                None if stamped(owner).is_some_and(|next| unsafe { next.inbox.post(at, at) }) => continue,
+                None => GONE,
             };
             request.kind.set(result);
-            count += 1;
             let Some(source) = request.source.get() else { continue };
             chain = match chain {
                 Some((other, newest, oldest)) if ptr::eq(other, source) => {
@@ -637,27 +774,23 @@ impl Calling<'_> {
             if let Some(time) = addition {
                 // SAFETY: this thread has the manager, and the timer was given to it.
                 unsafe { manager.own().arm(timer, time) };
-                return ADDED;
+                return Some(ADDED);
             }
-            if timer.owner() != manager.number() {
-                // It expired here, and its function has given it to another thread.
-                return EXPIRED;
-            }
+            // If the timer's function has given it away meanwhile, the cancellation follows it: H5.
+            let is_here = timer.owner() == manager.stamp() && timer.state() != SENT;
             // SAFETY: this thread has the manager and the timer.
-            unsafe { manager.cancel(timer) }
+            is_here.then(|| unsafe { manager.cancel(timer) })
         };
         // SAFETY: this thread has the manager.
         let mut count = unsafe { manager.answer(manager.inbox.take(), take_in) };
         for request in manager.results.take() {
             // SAFETY: requests are never freed, and this one has come back.
             let request = unsafe { request.as_ref() };
-            let (timer, tell, result) = (request.timer.get(), request.tell.take(), request.kind.get());
-            // SAFETY: this thread has the manager.
-            let is_own = request.turn.get() == unsafe { manager.own().turn };
-            // SAFETY: as above. The function may ask again, and needs the request for that.
+            let (timer, tell, result) = (request.timer.get(), request.tell.get(), request.kind.get());
+            // SAFETY: this thread has the manager. The function may ask again, and needs the place for that.
             unsafe { manager.unsend(request) };
-            if let (true, Some(Tell { function: Some(function), argument })) = (is_own, tell) {
-                tsan::acquire(timer);
+            tsan::acquire(timer);
+            if let Tell { function: Some(function), argument } = tell {
                 let _heeded = tsan::heed();
                 // SAFETY: the program has passed the function for this.
                 unsafe { function(timer.cast_mut().cast(), result, argument) };
@@ -681,7 +814,7 @@ impl Calling<'_> {
             let _ = whole.get_or_insert_with(Uncancelled::new);
             // SAFETY: the node is the first field of a timer that was pending, and so is this thread's.
             let timer = unsafe { node.cast::<Timer>().as_ref() };
-            let wanted = (timer.function.get(), timer.argument.get());
+            let (function, argument) = (timer.function.get(), timer.argument.get());
             match timer.period.get() {
                 0 => timer.enter(EXPIRED),
                 period => {
@@ -694,7 +827,7 @@ impl Calling<'_> {
             }
             count += 1;
             // SAFETY: the program has passed the function for this. It may free the timer, or, if it is periodical, cancel and free it.
-            unsafe { call(timer, wanted) };
+            unsafe { call(timer, function, argument) };
         }
         count
     }
@@ -719,14 +852,16 @@ impl Calling<'_> {
                 c"{} requests of this thread have no result yet: call still_htimer_process until they have";
             return Err(Refusal::new(libc::EBUSY, text).with(away));
         }
-        let _whole = Uncancelled::new();
+        // SAFETY: as above.
+        unsafe { manager.own() }.is_stopping = true;
         let mut count = 0;
         // SAFETY: as above. The reference ends before the function is called.
         while let Some(node) = unsafe { manager.own() }.wheel().take_any() {
             // SAFETY: the node is the first field of a timer that was pending, and so is this thread's.
             let timer = unsafe { node.cast::<Timer>().as_ref() };
             count += 1;
-            timer.is_cancelled();
+            // SAFETY: as above.
+            unsafe { manager.has_cancelled(timer) };
         }
         Ok(count)
     }
@@ -741,14 +876,24 @@ fn next_beat(last: u64, period: u64, now: u64) -> u64 {
     }
 }
 
+/// Calls a function of the program.
+///
+/// # Safety
+/// The function may be called with the timer.
+unsafe fn call(timer: *const Timer, function: still_htimer_fn, argument: *mut c_void) {
+    let _heeded = tsan::heed();
+    if let Some(function) = function {
+        // SAFETY: by the caller's promise.
+        unsafe { function(timer.cast_mut().cast(), argument) };
+    }
+}
+
 impl Timer {
-    /// Tells the program, if it wants that, which may then free the timer.
-    fn is_cancelled(&self) {
-        self.enter(CANCELLED);
-        if u32::from(self.flags.get()) & TELL_CANCEL != 0 {
-            // SAFETY: the program has passed the function for this.
-            unsafe { call(self, (self.function.get(), self.argument.get())) };
-        }
+    /// # Safety
+    /// As for the function `call`. The timer may be freed afterwards.
+    unsafe fn call(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { call(self, self.function.get(), self.argument.get()) };
     }
 
     fn set(&self, wanted: Wanted) {
@@ -761,6 +906,15 @@ impl Timer {
 }
 
 impl Own {
+    /// Refuses a call while the manager is being stopped.
+    #[inline]
+    fn goes_on(&self) -> Result<(), Refusal> {
+        match self.is_stopping {
+            false => Ok(()),
+            true => Err(Refusal::new(libc::EPIPE, c"this thread is stopping its manager")),
+        }
+    }
+
     fn wheel(&mut self) -> &mut NodeWheel {
         self.wheel.as_mut().expect("a thread that has a manager has its wheel")
     }
@@ -786,7 +940,8 @@ impl Own {
     fn deadline(&self, expiration: u64, flags: u32) -> u64 {
         match (flags & TICKS != 0, flags & ABSOLUTE != 0) {
             (true, true) => expiration,
-            (true, false) => (self.now >> self.shift).saturating_add(expiration),
+            // From the end of the tick, of which a part is over.
+            (true, false) => self.up(self.now).saturating_add(expiration),
             (false, true) => self.up(self.time(expiration, flags)),
             (false, false) => self.up(self.now.saturating_add(self.length(expiration, flags))),
         }
@@ -808,11 +963,11 @@ impl Own {
         tick + u64::from(nanoseconds > tick << self.shift)
     }
 
-    /// A point in time, in nanoseconds.
+    /// A point in time, in nanoseconds, rounded up.
     #[inline]
     fn time(&self, time: u64, flags: u32) -> u64 {
         match self.clock {
-            Some(clock) if flags & TSC != 0 => clock.time_at(time),
+            Some(clock) if flags & TSC != 0 => clock.time_at(time).saturating_add(1),
             _ => time,
         }
     }
@@ -821,11 +976,7 @@ impl Own {
     #[inline]
     fn length(&self, length: u64, flags: u32) -> u64 {
         match self.clock {
-            Some(clock) if flags & TSC != 0 && length != 0 => {
-                // Any later value of the counter would do.
-                let from = u64::MAX / 2;
-                (clock.time_at(from.saturating_add(length)) - clock.time_at(from)).saturating_add(1)
-            }
+            Some(clock) if flags & TSC != 0 => clock.length_of(length),
             _ => length,
         }
     }
@@ -840,7 +991,8 @@ pub(super) unsafe fn time(manager: &Manager, given: Option<(u64, u32)>) -> Resul
     let own = unsafe { manager.own() };
     match (given, own.clock) {
         (Some((time, flags)), _) if flags & TICKS != 0 => Ok(time.saturating_mul(1 << own.shift)),
-        (Some((time, flags)), _) => Ok(own.time(time, flags)),
+        (Some((time, flags)), Some(clock)) if flags & TSC != 0 => Ok(clock.time_at(time)),
+        (Some((time, _)), _) => Ok(time),
         (None, Some(clock)) => Ok(clock.now()),
         (None, None) => {
             let text = c"this manager has no clock: call still_htimer_manage_time";

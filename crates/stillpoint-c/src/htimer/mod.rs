@@ -4,16 +4,15 @@ mod manager;
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
-use std::slice;
 
 use crate::border::{briefly, call, Refusal};
-use crate::handle::{find, sized, Versioned};
+use crate::handle::{sized, Versioned};
 use crate::own;
 use crate::thread_end::{disown, note};
 
 use manager::{
-    next, numbered, of_lcore, take, time, Handle, Manager, Plan, Tell, Timer, Wanted, ADDED,
-    ALREADY_CANCELLED, EXPIRED, FLAGS, PERIODICAL, SENT,
+    next, of_lcore, stamped, take, target, time, Manager, Plan, Tell, Timer, Wanted, ADDED,
+    ALREADY_CANCELLED, EXPIRED, FLAGS, PERIODICAL, SENT, TICKS, TSC,
 };
 pub use manager::{still_htimer, still_htimer_fn, still_htimer_mgr, still_htimer_result_fn};
 
@@ -52,7 +51,7 @@ const NONE: Refusal =
 
 /// The calling thread's manager.
 #[inline]
-fn own_manager() -> Result<&'static Manager, Refusal> {
+fn mine() -> Result<&'static Manager, Refusal> {
     let manager = own::find().map_or(ptr::null(), |own| own.htimers.get()).cast::<Manager>();
     // SAFETY: null, or a manager, which is never freed.
     unsafe { manager.as_ref() }.ok_or(NONE)
@@ -66,13 +65,6 @@ unsafe fn timer<'t>(timer: *const still_htimer) -> Result<&'t Timer, Refusal> {
     unsafe { timer.cast::<Timer>().as_ref() }.ok_or_else(|| Refusal::invalid(c"NULL was passed for a timer"))
 }
 
-/// # Safety
-/// `manager` is null, or has been a handle.
-unsafe fn target(manager: *const still_htimer_mgr) -> Result<&'static Manager, Refusal> {
-    // SAFETY: by the caller's promise. Handles of managers are never freed.
-    Ok(unsafe { find::<Handle>(manager)?.value() }.0)
-}
-
 /// What a caller wants, if the timer may be given away.
 fn wanted(
     timer: &Timer,
@@ -84,6 +76,9 @@ fn wanted(
         function.ok_or_else(|| Refusal::invalid(c"NULL was passed for the function of a timer"))?;
     if flags & !FLAGS != 0 {
         return Err(Refusal::invalid(c"there is no flag 0x{} of timers").with(flags & !FLAGS));
+    }
+    if flags & TICKS != 0 && flags & TSC != 0 {
+        return Err(Refusal::invalid(c"a time is in ticks or in cycles, not in both"));
     }
     if flags & PERIODICAL != 0 && period == 0 {
         return Err(Refusal::invalid(c"a periodical timer has a period of 0"));
@@ -111,7 +106,7 @@ pub unsafe extern "C" fn still_htimer_start_(options: *const still_htimer_option
             return Err(Refusal::new(libc::EALREADY, c"this thread has a manager of timers already"));
         }
         let manager = take(&plan)?;
-        if let Err(refusal) = note(manager.handle().cast(), thread_ends) {
+        if let Err(refusal) = note(manager.address().cast(), thread_ends) {
             // SAFETY: this thread has taken the manager.
             unsafe { manager.leave() };
             return Err(refusal);
@@ -145,6 +140,13 @@ fn plan(options: Option<still_htimer_options>, lcore: u32) -> Result<Plan, Refus
         let text = c"struct still_htimer_options: `reserved` is {}: set it to 0";
         return Err(Refusal::invalid(text).with(options.reserved));
     }
+    // Without a clock, ticks are what the program counts: then a tick of a nanosecond leaves it all 64 bits.
+    let has_clock = options.no_clock == 0;
+    let shift = or(options.tick, if has_clock { 1 << 10 } else { 1 }).trailing_zeros();
+    if !has_clock && options.begin > u64::MAX >> shift {
+        let text = c"`begin` is beyond the end of time, which is 2^64 ns";
+        return Err(Refusal::invalid(text));
+    }
     fn or<N: PartialEq + From<u8>>(value: N, usual: N) -> N {
         if value == N::from(0) {
             usual
@@ -153,19 +155,18 @@ fn plan(options: Option<still_htimer_options>, lcore: u32) -> Result<Plan, Refus
         }
     }
     Ok(Plan {
-        shift: or(options.tick, 1 << 10).trailing_zeros(),
+        shift,
         requests: or(options.requests, 256).max(LEAST).next_power_of_two(),
         burst: or(options.burst, usize::MAX),
         lcore,
-        begin: (options.no_clock != 0).then_some(options.begin),
+        begin: (!has_clock).then_some(options.begin),
     })
 }
 
 /// # Safety
 /// `handle` is that of the calling thread's manager.
 unsafe fn thread_ends(handle: *mut c_void) {
-    // SAFETY: by the caller's promise.
-    if let Ok(manager) = unsafe { target(handle.cast()) } {
+    if let Ok(manager) = target(handle.cast()) {
         if let Some(own) = own::find() {
             own.htimers.set(ptr::null());
         }
@@ -177,26 +178,35 @@ unsafe fn thread_ends(handle: *mut c_void) {
 #[no_mangle]
 pub unsafe extern "C" fn still_htimer_stop() -> isize {
     call(|| {
-        let manager = own_manager()?;
+        let manager = mine()?;
         // SAFETY: it is the calling thread's.
         let count = unsafe { manager.begin() }?.empty()?;
-        disown(manager.handle().cast());
+        disown(manager.address().cast());
         // SAFETY: as above.
-        unsafe { thread_ends(manager.handle().cast()) };
+        unsafe { thread_ends(manager.address().cast()) };
         Ok(count as isize)
     })
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn still_htimer_reset_after_fork() {
+    call(|| {
+        // SAFETY: the caller promises that the process has one thread.
+        unsafe { manager::reset_after_fork(mine().ok()) };
+        Ok(0)
+    });
+}
+
+#[no_mangle]
 pub extern "C" fn still_htimer_mgr_self() -> *mut still_htimer_mgr {
-    briefly(|| own_manager().map(Manager::handle))
+    briefly(|| mine().map(Manager::address))
 }
 
 #[no_mangle]
 pub extern "C" fn still_htimer_mgr_of_lcore(lcore: c_uint) -> *mut still_htimer_mgr {
     briefly(|| {
         let text = c"no thread with lcore {} has a manager of timers";
-        of_lcore(lcore).map(Manager::handle).ok_or_else(|| Refusal::new(libc::ESRCH, text).with(lcore))
+        of_lcore(lcore).map(Manager::address).ok_or_else(|| Refusal::new(libc::ESRCH, text).with(lcore))
     })
 }
 
@@ -213,13 +223,10 @@ pub unsafe extern "C" fn still_htimer_add(
         // SAFETY: the caller passes a timer, which is its own.
         let timer = unsafe { timer(place) }?;
         let wanted = wanted(timer, (expiration, period), (function, argument), flags)?;
-        let manager = own_manager()?;
+        let manager = mine()?;
+        manager.accepts(flags)?;
         // SAFETY: the manager is the calling thread's. The timer is in no wheel, and the caller gives it to this one.
-        unsafe {
-            manager.accepts(flags)?;
-            manager.add(timer, wanted);
-        }
-        Ok(0)
+        unsafe { manager.add(timer, wanted) }.map(|()| 0)
     })
 }
 
@@ -228,8 +235,8 @@ pub unsafe extern "C" fn still_htimer_cancel(place: *mut still_htimer) -> c_int 
     briefly(|| {
         // SAFETY: the caller passes a timer.
         let timer = unsafe { timer(place) }?;
-        let manager = own_manager()?;
-        if timer.owner() == manager.number() && timer.state() != SENT {
+        let manager = mine()?;
+        if timer.owner() == manager.stamp() && timer.state() != SENT {
             // SAFETY: manager and timer are the calling thread's.
             return Ok(unsafe { manager.cancel(timer) });
         }
@@ -276,17 +283,14 @@ pub unsafe extern "C" fn still_htimer_async_add(
         // SAFETY: the caller passes a timer, which is its own.
         let timer = unsafe { timer(place) }?;
         let wanted = wanted(timer, (expiration, period), (function, argument), flags)?;
-        let source = own_manager()?;
+        let (source, target) = (mine()?, target(manager)?);
+        target.accepts(flags)?;
         let tell = Tell { function: result_function, argument: result_argument };
-        // SAFETY: the caller passes a handle; the source is the calling thread's, and the caller gives the timer away.
-        let count = unsafe {
-            source.accepts(flags)?;
-            source.ask(target(manager)?, std::iter::once((timer, Some(wanted), tell)))
-        }?;
-        if count == 0 {
-            return Err(no_room());
+        // SAFETY: the source is the calling thread's, and the caller gives the timer away.
+        match unsafe { source.ask(target, timer, Some(wanted), tell) }? {
+            true => Ok(0),
+            false => Err(no_room()),
         }
-        Ok(0)
     })
 }
 
@@ -303,26 +307,20 @@ pub unsafe extern "C" fn still_htimer_async_add_burst(
         if requests.is_null() {
             return Err(Refusal::invalid(c"NULL was passed for requests"));
         }
-        // SAFETY: the caller passes this many requests.
-        let requests = unsafe { slice::from_raw_parts(requests, count) };
-        let source = own_manager()?;
-        // SAFETY: the caller passes a handle.
-        let target = unsafe { target(manager) }?;
+        let (source, target) = (mine()?, target(manager)?);
         let mut refused = None;
         let check = |request: &still_htimer_request| {
             // SAFETY: the caller passes a timer, which is its own.
             let timer = unsafe { timer(request.timer) }?;
             let (times, function) = ((request.time, request.period), (request.function, request.argument));
             let wanted = wanted(timer, times, function, request.flags)?;
-            // SAFETY: the source is the calling thread's.
-            unsafe { source.accepts(request.flags) }?;
-            Ok((
-                timer,
-                Some(wanted),
-                Tell { function: request.result_function, argument: request.result_argument },
-            ))
+            target.accepts(request.flags)?;
+            Ok((timer, wanted, Tell { function: request.result_function, argument: request.result_argument }))
         };
-        let timers = requests.iter().map_while(|request| match check(request) {
+        // Read one by one, and no further than there are places: the array may be longer than memory is.
+        // SAFETY: the caller passes this many requests.
+        let requests = (0..count).map(|number| unsafe { &*requests.add(number) });
+        let timers = requests.map_while(|request| match check(request) {
             Ok(timer) => Some(timer),
             Err(refusal) => {
                 refused = Some(refusal);
@@ -330,7 +328,7 @@ pub unsafe extern "C" fn still_htimer_async_add_burst(
             }
         });
         // SAFETY: the source is the calling thread's, and the caller gives the timers away.
-        match unsafe { source.ask(target, timers) }? {
+        match unsafe { source.ask_many(target, timers) }? {
             0 => Err(refused.unwrap_or_else(no_room)),
             count => Ok(count as isize),
         }
@@ -346,17 +344,22 @@ pub unsafe extern "C" fn still_htimer_async_cancel(
     briefly(|| {
         // SAFETY: the caller passes a timer that was added, and keeps it until the result has come.
         let timer = unsafe { timer(place) }?;
-        let source = own_manager()?;
-        let Some(target) = numbered(timer.owner()) else {
+        let source = mine()?;
+        if timer.owner() == 0 {
             return Err(Refusal::new(libc::ENOENT, c"the timer was never added"));
+        }
+        let Some(target) = stamped(timer.owner()) else {
+            return Err(Refusal::new(
+                libc::EPIPE,
+                c"the thread of this timer has stopped its manager, or has ended",
+            ));
         };
         let tell = Tell { function: result_function, argument: result_argument };
-        // SAFETY: the source is the calling thread's.
-        let count = unsafe { source.ask(target, std::iter::once((timer, None, tell))) }?;
-        if count == 0 {
-            return Err(no_room());
+        // SAFETY: the source is the calling thread's, and the caller keeps the timer until the result has come.
+        match unsafe { source.ask(target, timer, None, tell) }? {
+            true => Ok(0),
+            false => Err(no_room()),
         }
-        Ok(0)
     })
 }
 
@@ -364,20 +367,26 @@ pub unsafe extern "C" fn still_htimer_async_cancel(
 pub extern "C" fn still_htimer_process() -> isize {
     briefly(|| {
         // SAFETY: it is the calling thread's.
-        Ok(unsafe { own_manager()?.begin() }?.process() as isize)
+        Ok(unsafe { mine()?.begin() }?.process() as isize)
     })
+}
+
+/// Refuses flags that are no unit of the wheel's time.
+fn unit(flags: u32) -> Result<(), Refusal> {
+    match flags & !TICKS {
+        0 => Ok(()),
+        _ => Err(Refusal::invalid(c"the flags of this call are 0, for nanoseconds, or STILL_HTIMER_TICKS")),
+    }
 }
 
 /// Manages at this time, or at that of the clock.
 fn manage(given: Option<(u64, u32)>) -> isize {
     briefly(|| {
-        let manager = own_manager()?;
+        let manager = mine()?;
         // SAFETY: it is the calling thread's.
         unsafe {
             if let Some((_, flags)) = given {
-                if flags & !FLAGS != 0 {
-                    return Err(Refusal::invalid(c"there is no flag 0x{} of timers").with(flags & !FLAGS));
-                }
+                unit(flags & !TSC)?;
                 manager.accepts(flags)?;
             }
             let now = time(manager, given)?;
@@ -402,8 +411,11 @@ pub extern "C" fn still_htimer_manage_time(now: u64, flags: u32) -> isize {
 
 #[no_mangle]
 pub extern "C" fn still_htimer_time(flags: u32) -> u64 {
-    // SAFETY: the manager is the calling thread's.
-    briefly(|| Ok(unsafe { own_manager()?.now(flags) }))
+    briefly(|| {
+        unit(flags)?;
+        // SAFETY: the manager is the calling thread's.
+        Ok(unsafe { mine()?.now(flags) })
+    })
 }
 
 #[no_mangle]
@@ -412,8 +424,9 @@ pub unsafe extern "C" fn still_htimer_next(deadline: *mut u64, flags: u32) -> c_
         if deadline.is_null() {
             return Err(Refusal::invalid(c"NULL was passed for the place of a deadline"));
         }
+        unit(flags)?;
         // SAFETY: the manager is the calling thread's.
-        let Some(next) = (unsafe { next(own_manager()?, flags) }) else { return Ok(0) };
+        let Some(next) = (unsafe { next(mine()?, flags) }) else { return Ok(0) };
         // SAFETY: the caller passes a place for the deadline.
         unsafe { deadline.write(next) };
         Ok(1)

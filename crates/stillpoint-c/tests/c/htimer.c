@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "stillpoint/htimer.h"
 
@@ -40,6 +42,19 @@ static void fire_and_cancel(struct still_htimer *timer, void *argument) STILL_NO
     CHECK(still_htimer_cancel((struct still_htimer *)argument) == STILL_HTIMER_CANCELLED);
 }
 
+/* Told of a cancellation. */
+static void stops_and_adds(struct still_htimer *timer, void *argument) STILL_NOEXCEPT
+{
+    fire(timer, argument);
+    REFUSED(still_htimer_manage_time(0, 0), -EBUSY, "may not call");
+    REFUSED(still_htimer_stop(), -EBUSY, "may not call");
+    CHECK(still_htimer_state(timer) == STILL_HTIMER_CANCELLED);
+    int answer = still_htimer_add(timer, 5, 0, stops_and_adds, NULL, STILL_HTIMER_TELL_CANCEL);
+    CHECK(fired <= 2 ? answer == 0 : answer == -EPIPE);
+    if (fired == 3)
+        REFUSED(still_htimer_async_add(still_htimer_mgr_self(), timer, 5, 0, fire, NULL, 0, NULL, NULL), -EPIPE, "stopping");
+}
+
 static void begin(uint64_t tick, uint64_t at, size_t burst)
 {
     struct still_htimer_options options = STILL_HTIMER_OPTIONS_INIT;
@@ -68,6 +83,11 @@ static void refusals(void)
     options.tick = 0;
     options.requests = SIZE_MAX;
     REFUSED(still_htimer_start(&options), -EINVAL, "at most 1048576");
+    options.requests = 0;
+    options.tick = 1024;
+    options.no_clock = 1;
+    options.begin = UINT64_MAX;
+    REFUSED(still_htimer_start(&options), -EINVAL, "end of time");
     options.size = 0;
     REFUSED(still_htimer_start(&options), -EINVAL, "has size 0");
 
@@ -81,6 +101,18 @@ static void refusals(void)
     REFUSED(still_htimer_manage(), -EOPNOTSUPP, "still_htimer_manage_time");
     REFUSED(still_htimer_async_cancel(&timer, NULL, NULL), -ENOENT, "never added");
     REFUSED(still_htimer_async_add(NULL, &timer, 1, 0, fire, NULL, 0, NULL, NULL), -EINVAL, "NULL was passed for a manager");
+    struct still_htimer_mgr *wrong = (struct still_htimer_mgr *)(void *)&timer;
+    REFUSED(still_htimer_async_add(wrong, &timer, 1, 0, fire, NULL, 0, NULL, NULL), -EINVAL, "no manager of timers");
+    wrong = (struct still_htimer_mgr *)(void *)((char *)still_htimer_mgr_self() + 1);
+    REFUSED(still_htimer_async_add(wrong, &timer, 1, 0, fire, NULL, 0, NULL, NULL), -EINVAL, "no manager of timers");
+    REFUSED(still_htimer_add(&timer, 1, 0, fire, NULL, STILL_HTIMER_TSC | STILL_HTIMER_TICKS), -EINVAL, "not in both");
+    uint64_t time = 0;
+    CHECK(still_htimer_time(STILL_HTIMER_ABSOLUTE) == 0 && errno == EINVAL);
+    REFUSED(still_htimer_next(&time, STILL_HTIMER_TSC), -EINVAL, "flags of this call");
+    REFUSED(still_htimer_next(NULL, 0), -EINVAL, "NULL");
+    REFUSED(still_htimer_manage_time(0, STILL_HTIMER_ABSOLUTE), -EINVAL, "flags of this call");
+    REFUSED(still_htimer_manage_time(0, STILL_HTIMER_TSC), -EOPNOTSUPP, "counter");
+    CHECK(still_htimer_mgr_of_lcore(UINT32_MAX) == NULL && still_htimer_mgr_of_lcore(0) == NULL);
     CHECK(still_htimer_state(&timer) == STILL_HTIMER_IDLE);
     CHECK(still_htimer_cancel(&timer) == STILL_HTIMER_ALREADY_CANCELLED);
     CHECK(still_htimer_stop() == 0);
@@ -136,6 +168,21 @@ static void one_thread(void)
     CHECK(still_htimer_add(&victim, UINT64_MAX, 0, fire, NULL, 0) == 0);
     CHECK(still_htimer_stop() == 2 && fired == 2 && still_htimer_state(&victim) == STILL_HTIMER_CANCELLED);
 
+    /* What a function may not do while the manager stops, and while a cancellation is told. */
+    begin(1, 0, 0);
+    memset(&victim, 0, sizeof victim);
+    CHECK(still_htimer_add(&victim, 5, 0, stops_and_adds, NULL, STILL_HTIMER_TELL_CANCEL) == 0);
+    CHECK(still_htimer_cancel(&victim) == STILL_HTIMER_CANCELLED && fired == 1);
+    CHECK(still_htimer_cancel(&victim) == STILL_HTIMER_CANCELLED && fired == 2); /* it was added again */
+    CHECK(still_htimer_stop() == 1 && fired == 3 && still_htimer_state(&victim) == STILL_HTIMER_CANCELLED);
+
+    /* The whole of time. */
+    begin(0, UINT64_MAX - 10, 0);
+    CHECK(still_htimer_add(&victim, 100, 0, fire, NULL, 0) == 0);
+    CHECK(still_htimer_add(&again, UINT64_MAX - 1, 3, fire, NULL, STILL_HTIMER_ABSOLUTE | STILL_HTIMER_PERIODICAL) == 0);
+    CHECK(still_htimer_manage_time(UINT64_MAX - 2, 0) == 0 && still_htimer_manage_time(UINT64_MAX - 1, 0) == 1);
+    CHECK(still_htimer_stop() == 2);
+
     /* A burst. */
     begin(1, 0, 3);
     static struct still_htimer many[10];
@@ -178,6 +225,11 @@ static void units(void)
         CHECK(still_htimer_manage_time(cases[i].due + later - 1, STILL_HTIMER_TICKS) == 0);
         CHECK(still_htimer_manage_time((cases[i].due + later) * 1024, 0) == 1);
     }
+    /* A delay in ticks begins when the tick that has begun is over. */
+    uint64_t half = still_htimer_time(STILL_HTIMER_TICKS) * 1024 + 512;
+    CHECK(still_htimer_manage_time(half, 0) == 0);
+    CHECK(still_htimer_add(&timer, 1, 0, fire, NULL, STILL_HTIMER_TICKS) == 0);
+    CHECK(still_htimer_manage_time(half + 1024, 0) == 0 && still_htimer_manage_time(half + 1536, 0) == 1);
     /* A period in nanoseconds is rounded up to ticks. */
     CHECK(still_htimer_add(&timer, 1, 1, fire, NULL, STILL_HTIMER_PERIODICAL) == 0);
     uint64_t now = still_htimer_time(STILL_HTIMER_TICKS);
@@ -398,16 +450,19 @@ static void other_thread(void)
     CHECK(still_htimer_stop() >= 0);
 }
 
-/* A thread that ends while its requests are under way leaves them to the manager's next thread, which is not told. */
+/* A thread that ends while its requests are under way: no other thread gets its manager before they are back. */
 static void *asks_and_ends(void *argument)
 {
     struct owner *owner = (struct owner *)argument;
-    static struct still_htimer timer;
+    static struct still_htimer timer, pending;
     struct still_htimer_options options = STILL_HTIMER_OPTIONS_INIT;
     options.requests = 32;
     options.no_clock = 1;
     CHECK(still_htimer_start(&options) == 0);
-    CHECK(still_htimer_async_add(owner->manager, &timer, UINT64_MAX, 0, fire_there, owner, 0, tell, NULL) == 0);
+    memset(&pending, 0, sizeof pending);
+    CHECK(still_htimer_add(&pending, UINT64_MAX, 0, fire, NULL, 0) == 0);
+    if (owner != NULL)
+        CHECK(still_htimer_async_add(owner->manager, &timer, UINT64_MAX, 0, fire_there, owner, 0, tell, NULL) == 0);
     return still_htimer_mgr_self();
 }
 
@@ -418,24 +473,133 @@ static void heirs(void)
     set(&owner.is_slow);
     memset(results, 0, sizeof results);
     pthread_t thread;
-    void *former = NULL;
+    void *former = NULL, *other = NULL;
     CHECK(pthread_create(&thread, NULL, asks_and_ends, &owner) == 0 && pthread_join(thread, &former) == 0);
     struct still_htimer_options options = STILL_HTIMER_OPTIONS_INIT;
     options.requests = 32;
     options.no_clock = 1;
-    CHECK(still_htimer_start(&options) == 0 && still_htimer_mgr_self() == former);
-    /* One place is away, and comes back without a word. */
+    /* All places are there, in one manager or the other. */
     static struct still_htimer timers[33];
+    CHECK(still_htimer_start(&options) == 0);
     int sent = 0;
-    __atomic_store_n(&owner.is_slow, 0, __ATOMIC_RELEASE);
-    ssize_t back = 0;
-    while ((back = still_htimer_process()) == 0)
-        (void)sched_yield();
-    CHECK(back == 1 && told() == 0);
     while (still_htimer_async_add(owner.manager, &timers[sent], UINT64_MAX, 0, fire_there, &owner, 0, tell, NULL) == 0)
         sent++;
     CHECK(sent == 32);
+    __atomic_store_n(&owner.is_slow, 0, __ATOMIC_RELEASE);
     await(32);
+    CHECK(still_htimer_stop() == 0 && told() == 32);
+
+    /* A timer that was pending on a thread that has ended is nobody's, also when the manager is another thread's. */
+    CHECK(pthread_create(&thread, NULL, asks_and_ends, NULL) == 0 && pthread_join(thread, &other) == 0);
+    CHECK(still_htimer_start(&options) == 0);
+    for (int i = 0; i < 33; i++)
+        CHECK(still_htimer_state(&timers[i]) == (i < 32 ? STILL_HTIMER_ADDED : STILL_HTIMER_IDLE));
+    REFUSED(still_htimer_cancel(&timers[0]), -EBUSY, "another thread's");
+    end(&owner);
+    REFUSED(still_htimer_async_cancel(&timers[0], tell, NULL), -EPIPE, "ended");
+    start(&owner);
+    REFUSED(still_htimer_async_cancel(&timers[0], tell, NULL), -EPIPE, "ended");
+    end(&owner);
+    CHECK(still_htimer_stop() == 0);
+}
+
+/* A function that gives its timer to another thread, or to its own, while its cancellation is on the way. */
+static struct owner second;
+static int at_gate, has_asked;
+
+static void move(struct still_htimer *timer, void *argument) STILL_NOEXCEPT
+{
+    struct still_htimer_mgr *to = argument == NULL ? still_htimer_mgr_self() : second.manager;
+    CHECK(still_htimer_async_add(to, timer, UINT64_MAX, 0, fire, NULL, 0, NULL, NULL) == 0);
+}
+
+/* Expires in the same call, before that timer: the cancellation comes too late for this call to take it in. */
+static void gate(struct still_htimer *timer, void *argument) STILL_NOEXCEPT
+{
+    (void)timer;
+    (void)argument;
+    set(&at_gate);
+    while (!is_set(&has_asked))
+        (void)sched_yield();
+}
+
+static void *moves(void *argument)
+{
+    struct owner *owner = (struct owner *)argument;
+    begin(1, 0, 0);
+    static struct still_htimer timer;
+    memset(&timer, 0, sizeof timer);
+    CHECK(still_htimer_add(&timer, 1, 0, gate, NULL, 0) == 0);
+    owner->manager = still_htimer_mgr_self();
+    set(&owner->is_ready);
+    while (still_htimer_process() == 0) /* the addition of the timer that moves */
+        (void)sched_yield();
+    CHECK(still_htimer_manage_time(5, 0) == 2);
+    while (!is_set(&owner->must_stop)) {
+        CHECK(still_htimer_process() >= 0);
+        (void)sched_yield();
+    }
+    return NULL;
+}
+
+static void moved(void)
+{
+    begin(1, 0, 0);
+    start(&second);
+    for (int to = 0; to < 2; to++) {
+        static struct owner first;
+        memset(&first, 0, sizeof first);
+        at_gate = has_asked = 0;
+        memset(results, 0, sizeof results);
+        CHECK(pthread_create(&first.thread, NULL, moves, &first) == 0);
+        while (!is_set(&first.is_ready))
+            (void)sched_yield();
+        static struct still_htimer timer;
+        memset(&timer, 0, sizeof timer);
+        CHECK(still_htimer_async_add(first.manager, &timer, 2, 0, move, to == 0 ? NULL : &second, 0, tell, NULL) == 0);
+        await(1);
+        while (!is_set(&at_gate))
+            (void)sched_yield();
+        CHECK(still_htimer_async_cancel(&timer, tell, NULL) == 0);
+        set(&has_asked);
+        await(2);
+        CHECK(results[STILL_HTIMER_CANCELLED] == 1 && still_htimer_state(&timer) == STILL_HTIMER_CANCELLED);
+        end(&first);
+    }
+    end(&second);
+    CHECK(still_htimer_stop() == 0);
+}
+
+/* The child of a fork has only its own manager, with all places. */
+static void child(void)
+{
+    begin(1, 0, 0);
+    struct owner owner;
+    start(&owner);
+    set(&owner.is_slow);
+    static struct still_htimer away, mine, itself;
+    memset(results, 0, sizeof results);
+    fired = 0;
+    CHECK(still_htimer_async_add(owner.manager, &away, UINT64_MAX, 0, fire_there, &owner, 0, tell, NULL) == 0);
+    CHECK(still_htimer_async_add(still_htimer_mgr_self(), &itself, 1, 0, fire, NULL, 0, tell, NULL) == 0);
+    CHECK(still_htimer_add(&mine, 5, 0, fire, NULL, 0) == 0);
+    pid_t process = fork();
+    CHECK(process >= 0);
+    if (process == 0) {
+        still_htimer_reset_after_fork();
+        REFUSED(still_htimer_async_add(owner.manager, &away, 1, 0, fire, NULL, 0, tell, NULL), -EPIPE, "ended");
+        CHECK(still_htimer_state(&itself) == STILL_HTIMER_IDLE);
+        CHECK(still_htimer_async_add(still_htimer_mgr_self(), &itself, 2, 0, fire, NULL, 0, tell, NULL) == 0);
+        CHECK(still_htimer_process() == 2 && told() == 1);
+        CHECK(still_htimer_manage_time(5, 0) == 2);
+        CHECK(still_htimer_stop() == 0);
+        exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(process, &status, 0) == process && status == 0);
+    __atomic_store_n(&owner.is_slow, 0, __ATOMIC_RELEASE);
+    await(2);
+    CHECK(still_htimer_manage_time(5, 0) == 2 && results[STILL_HTIMER_ADDED] == 2);
     end(&owner);
     CHECK(still_htimer_stop() == 0);
 }
@@ -563,6 +727,8 @@ int main(void)
     units();
     other_thread();
     heirs();
+    moved();
+    child();
     crowd();
     return 0;
 }

@@ -65,6 +65,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("remote_source_cycles", "add, at the source"),
             ("remote_target_cycles", "add, at the target"),
             ("remote_cancel_cycles", "cancel, at the source"),
+            ("remote_result_cycles", "result, at the source"),
         ]),
         up: CYCLES,
         beside: &["time", "timers"],

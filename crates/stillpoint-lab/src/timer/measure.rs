@@ -10,13 +10,13 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
 use stillpoint_harness::stats::median;
 use stillpoint_peers::timer::{
-    Ability, DelayQueues, HashWheel, Nexus, TimerContender, rte_timer, rte_timer_drop_in,
+    Ability, DelayQueues, HashWheel, Htimers, Nexus, TimerContender, rte_timer, rte_timer_drop_in,
 };
 
 use super::cycles::Bracket;
 use super::floor::Floor;
 use super::ours::{Ours, Queue, SharedQueue, Time};
-use super::{HOUR, Plan, SPAN, connections, queues, remote, steady, time};
+use super::{HOUR, HTIMER, Plan, SPAN, connections, queues, remote, steady, time};
 use crate::experiment::prepare_child;
 
 /// The fewest operations of a slice.
@@ -69,6 +69,7 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
         "stillpoint/queue" => Box::new(Queue::new(timers)),
         "stillpoint/delay-queue" => Box::new(SharedQueue::new(timers)),
         "floor" => Box::new(Floor::new(timers)),
+        HTIMER => Box::new(Htimers::new(timers)?),
         "dpdk/rte_timer" => rte_timer(timers)?,
         "drop-in/rte_timer" => rte_timer_drop_in(timers)?,
         "nexus-timer" => Box::new(Nexus::new(timers, false)?),

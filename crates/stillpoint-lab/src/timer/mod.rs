@@ -29,6 +29,7 @@ use crate::peers;
 pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/wheel",
     "floor",
+    HTIMER,
     "stillpoint/wheel+instant",
     "stillpoint/queue",
     "stillpoint/delay-queue",
@@ -41,13 +42,16 @@ pub(crate) const CONTENDERS: &[&str] = &[
     DROP_IN,
 ];
 
+/// Our timers with functions, in C.
+const HTIMER: &str = "c/htimer";
+
 /// The same program as `dpdk/rte_timer`, compiled against our `rte_timer.h`.
 const DROP_IN: &str = "drop-in/rte_timer";
 
 /// The source of a contender's time. Only contenders with the same source are compared.
 fn time(name: &str) -> &'static str {
     match contender(name) {
-        "stillpoint/wheel" | "floor" => "integer",
+        "stillpoint/wheel" | "floor" | HTIMER => "integer",
         name if name.ends_with("+clock") || name.ends_with("/rte_timer") => "clock",
         _ => "std",
     }
@@ -97,7 +101,7 @@ impl experiment::Plan for Plan {
     }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
-        let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
+        let contenders = experiment::contenders::<Self>(&args.contenders, peers::hint)?;
         let timers: &[usize] = args.length.pick(
             &[10_000],
             &[10, 10_000, 1_000_000],
@@ -128,7 +132,7 @@ impl Plan {
     /// The plan for ten thousand timers of one thread, with those of `contenders` that were asked for and are built
     /// in.
     pub(crate) fn of(args: &BenchArgs, cpus: &[usize], contenders: &[&str]) -> Option<Self> {
-        let is_here = |name: &&&str| asked_for(name, &args.contenders) && peers::missing_dpdk(name).is_none();
+        let is_here = |name: &&&str| asked_for(name, &args.contenders) && peers::hint(name).is_none();
         let contenders: Vec<String> =
             contenders.iter().filter(is_here).map(|&name| name.to_owned()).collect();
         (!contenders.is_empty()).then(|| Self {

@@ -2,7 +2,7 @@
 //! cost of each is measured separately. For comparison, `rte_timer`, where the source does all of the work under the
 //! lock of the target's list.
 
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex, PoisonError};
 
 use stillpoint::timer::Limit;
 use stillpoint::timer::shared::{Mailbox, SharedTimer, TimerService};
@@ -11,11 +11,11 @@ use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::random::Random;
-use stillpoint_peers::timer::{RemoteRteTimer, RemoteSource};
+use stillpoint_peers::timer::{HtimerSource, HtimerTarget, RemoteRteTimer, RemoteSource};
 
 use super::cycles::Bracket;
 use super::measure::{Figures, with_quartiles};
-use super::{DROP_IN, Plan, SPAN};
+use super::{DROP_IN, HTIMER, Plan, SPAN};
 
 const TIMERS: usize = 10_000;
 /// The least delay, in cycles, of timers that must not fire.
@@ -69,6 +69,18 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
             .with("rounds", plan.rounds);
         rows.push(with_quartiles(row, rounds));
     }
+    if plan.contenders.iter().any(|of| of == HTIMER) {
+        for burst in BURSTS {
+            if interrupt::requested() {
+                break;
+            }
+            let row = Row::new("timer", "remote", HTIMER)
+                .with("timers", TIMERS)
+                .with("burst", burst)
+                .with("rounds", plan.rounds);
+            rows.push(with_quartiles(row, beside_htimer(plan, source_cpu, target_cpu, burst)));
+        }
+    }
     for name in ["dpdk/rte_timer", DROP_IN] {
         if plan.contenders.iter().any(|of| of == name) && !interrupt::requested() {
             let row = Row::new("timer", "remote", name)
@@ -82,6 +94,94 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     // DPDK.
     cpus::pin(source_cpu)?;
     Ok(rows)
+}
+
+/// Works with what was made, or says again why it was not.
+fn with<T, R>(made: &mut Result<T, String>, work: impl FnOnce(&mut T) -> R) -> Result<R, String> {
+    made.as_mut().map(work).map_err(|error| error.clone())
+}
+
+/// The same with `htimer.h`, whose results come back to the source.
+fn beside_htimer(plan: &Plan, source_cpu: usize, target_cpu: usize, burst: usize) -> Rounds<Figures> {
+    let mut random = Random::new(plan.seed);
+    let delays: Vec<u64> = (0..TIMERS).map(|_| 1 + random.draw() % SPAN).collect();
+    let order: Vec<u32> = (0..TIMERS as u32).collect();
+    let each = TIMERS as f64;
+    let turn = Barrier::new(2);
+    let address = Mutex::new(None);
+    let (source, target) = std::thread::scope(|scope| {
+        let source = scope.spawn(|| {
+            let made = cpus::pin(source_cpu).and_then(|()| HtimerSource::new(TIMERS));
+            let bracket = Bracket::new();
+            turn.wait(); // the target has said its address
+            let address = *address.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut made = made.and_then(|source| Ok((source, address.ok_or("there is no target")?)));
+            // All rounds have the same turns, even after an error.
+            let round = |_| {
+                let asked = with(&mut made, |(source, address)| {
+                    bracket.time(|| source.ask(*address, &delays, burst))
+                });
+                turn.wait(); // the target takes the timers in
+                turn.wait();
+                let results = with(&mut made, |(source, _)| bracket.time(|| source.take_results()));
+                let cancelling = with(&mut made, |(source, _)| bracket.time(|| source.ask_to_cancel()));
+                turn.wait(); // the target takes them out
+                turn.wait();
+                let (added, cancelled) = with(&mut made, |(source, _)| {
+                    source.take_results();
+                    source.told()
+                })?;
+                let ((add, asked), (results, _), (cancel, gone)) = (asked?, results?, cancelling?);
+                if [asked, gone, added, cancelled] != [TIMERS; 4] {
+                    return Err(format!(
+                        "{asked}, {gone} of {TIMERS} requests; {added} added, {cancelled} cancelled"
+                    ));
+                }
+                Ok(Figures::from([
+                    ("remote_source_cycles", add / each),
+                    ("remote_result_cycles", results / each),
+                    ("remote_cancel_cycles", cancel / each),
+                ]))
+            };
+            (0..=plan.rounds).map(round).collect::<Vec<Result<Figures, String>>>()
+        });
+        let target = scope.spawn(|| {
+            let mut made = cpus::pin(target_cpu).and_then(|()| HtimerTarget::new(TIMERS));
+            *address.lock().unwrap_or_else(PoisonError::into_inner) =
+                made.as_ref().ok().map(HtimerTarget::address);
+            let bracket = Bracket::new();
+            turn.wait();
+            let round = |_| {
+                // First as many timers of its own, to measure what the wheel itself costs.
+                let own = with(&mut made, |target| {
+                    let own = bracket.time(|| target.add(&delays)).0;
+                    target.cancel(&order);
+                    own
+                });
+                turn.wait();
+                let taking_in = with(&mut made, |target| bracket.time(|| target.process()).0);
+                turn.wait();
+                turn.wait();
+                let taking_out = with(&mut made, |target| bracket.time(|| target.process()).0);
+                turn.wait();
+                let (own, taking_in, taking_out) = (own?, taking_in?, taking_out?);
+                Ok(Figures::from([
+                    ("remote_target_cycles", (taking_in - own) / each),
+                    ("remote_target_whole_cycles", taking_in / each),
+                    ("remote_unlink_cycles", taking_out / each),
+                ]))
+            };
+            (0..=plan.rounds).map(round).collect::<Vec<Result<Figures, String>>>()
+        });
+        (source.join(), target.join())
+    });
+    let source = source.map_err(|_| "the source panicked")?;
+    let target = target.map_err(|_| "the target panicked")?;
+    // The first round does not count: caches and branch predictors are cold in it.
+    let both = |(source, target): (Result<Figures, String>, Result<Figures, String>)| {
+        Ok(source?.into_iter().chain(target?).collect())
+    };
+    source.into_iter().zip(target).skip(1).map(both).collect()
 }
 
 /// Another thread arms and stops timers of the calling thread. A tick is a cycle, and no timer becomes due.

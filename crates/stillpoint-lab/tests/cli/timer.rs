@@ -21,6 +21,7 @@ fn every_contender_has_a_row_of_the_agreed_form() {
         ("stillpoint/wheel", "integer"),
         ("stillpoint/wheel (again)", "integer"),
         ("floor", "integer"),
+        ("c/htimer", "integer"),
         ("stillpoint/wheel+instant", "std"),
         ("stillpoint/delay-queue", "std"),
         ("nexus-timer", "std"),
@@ -50,6 +51,10 @@ fn every_contender_has_a_row_of_the_agreed_form() {
     if std::thread::available_parallelism().unwrap().get() > 1 {
         let remote = row(rows, "stillpoint/wheel", "remote");
         assert!(remote["metrics"]["remote_source_cycles"].is_number(), "{remote}");
+        let remote = row(rows, "c/htimer", "remote");
+        for metric in ["remote_source_cycles", "remote_target_whole_cycles", "remote_result_cycles"] {
+            assert!(remote["metrics"][metric].as_f64() > Some(0.0), "{remote}");
+        }
         for peer in ["dpdk/rte_timer", "drop-in/rte_timer"] {
             if stillpoint_peers::table::HAS_DPDK {
                 let remote = row(rows, peer, "remote");

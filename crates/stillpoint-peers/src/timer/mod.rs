@@ -8,7 +8,14 @@ mod dpdk;
 #[path = "no_dpdk.rs"]
 mod dpdk;
 
+#[cfg(peer_c)]
+mod htimer;
+#[cfg(not(peer_c))]
+#[path = "no_htimer.rs"]
+mod htimer;
+
 pub use dpdk::{RemoteRteTimer, RemoteSource, idle_rte_timer, rte_timer, rte_timer_drop_in};
+pub use htimer::{HtimerAddress, HtimerSource, HtimerTarget, Htimers};
 pub use rust::{DelayQueues, HashWheel, Nexus};
 
 /// What a contender may be able to do besides adding and cancelling timers.

@@ -101,11 +101,15 @@ impl Unit {
             Self::Nanoseconds { base, begin, factor } => {
                 // Saturating: the counters of two processors may differ by some cycles.
                 let cycles = u128::from(count.saturating_sub(base));
-                begin.saturating_add(((cycles * u128::from(factor)) >> 32) as u64)
+                begin.saturating_add(capped((cycles * u128::from(factor)) >> 32))
             }
             Self::Cycles { shift } => count >> shift,
         }
     }
+}
+
+fn capped(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 impl Default for Clock {
@@ -204,7 +208,23 @@ impl Clock {
             (_, Unit::Cycles { shift }) => nanoseconds.div_ceil(1u128 << shift),
             (_, Unit::Nanoseconds { .. }) => nanoseconds,
         };
-        u64::try_from(ticks).unwrap_or(u64::MAX)
+        capped(ticks)
+    }
+
+    /// The length of time in which the counter counts so far, in the clock's unit, rounded up; `u64::MAX` for a longer one. As for
+    /// [`time_at`](Self::time_at).
+    ///
+    /// ```
+    /// let clock = stillpoint::timer::Clock::of_ticks(4);
+    /// assert_eq!((clock.length_of(160), clock.length_of(161)), (10, 11));
+    /// ```
+    #[inline]
+    pub fn length_of(&self, count: u64) -> u64 {
+        let count = u128::from(count);
+        capped(match self.unit {
+            Unit::Nanoseconds { factor, .. } => (count * u128::from(factor)).div_ceil(1 << 32),
+            Unit::Cycles { shift } => count.div_ceil(1 << shift),
+        })
     }
 
     /// The duration of a number of ticks; [`Duration::MAX`] for a longer one.
