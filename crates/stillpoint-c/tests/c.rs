@@ -716,7 +716,7 @@ fn address_sanitizer_finds_nothing() {
         return;
     }
     let flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    for name in ["protect", "table"] {
+    for name in ["protect", "table", "htimer"] {
         let source = root().join("tests/c").join(name).with_extension("c");
         compiled_and_run(CC, &source, &flags, &format!("{name}-asan"));
     }
@@ -728,7 +728,7 @@ fn address_sanitizer_finds_nothing() {
 fn thread_sanitizer_tells_right_from_wrong() {
     for compiler in sanitizing() {
         let flags = ["-O1", "-g", "-fsanitize=thread"];
-        for name in ["stress", "table", "protect", "pool", "thread_ends"] {
+        for name in ["stress", "table", "protect", "pool", "thread_ends", "htimer"] {
             let source = root().join("tests/c").join(name).with_extension("c");
             compiled_and_run(compiler, &source, &flags, &format!("{name}-{}-tsan", compiler.name));
         }

@@ -155,6 +155,7 @@ fn tables_of_dpdk_take_our_variable() {
 #[test]
 fn timers_run_on_lcores_of_dpdk() {
     runs_in_dpdk("lcores");
+    runs_in_dpdk("htimer");
 }
 
 /// The flags with which a program uses mempools, and has the driver in it.
