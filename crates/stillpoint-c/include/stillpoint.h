@@ -1182,9 +1182,11 @@ struct still_pool_options {
     void *memory;        /* memory of the program, aligned to `align`, in use until the pool is freed; NULL: the pool allocates memory */
     size_t memory_bytes; /* size of `memory`, with which max_objects must be 0; if it is too small, still_error() says what is needed */
     size_t high_water;   /* whole buckets that each thread keeps; 0: one in 16, 1 to 32, and none in a small pool; STILL_ALL: none */
+    uint32_t count_calls; /* not 0: still_pool_call_stats counts. Calls take longer then */
+    uint32_t reserved;    /* 0 */
 };
 
-#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
+#define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0 }
 
 /* Makes a pool of at least `capacity` objects of `bytes` bytes, aligned to `align`. `options` may be NULL. errno: EINVAL,
  * ENOMEM. */
@@ -1260,6 +1262,26 @@ struct still_pool_info {
 
 /* Linear in the buckets and caches. */
 int still_pool_stats(const struct still_pool *pool, struct still_pool_info *stats) STILL_NOEXCEPT;
+
+/* Counts of calls that have succeeded and failed, of all threads, those that caches serve included. */
+struct still_pool_calls {
+    size_t size;              /* set by the caller: sizeof(struct still_pool_calls) */
+    size_t gets;              /* calls that got single objects */
+    size_t got;               /* objects that these calls got */
+    size_t failed_gets;       /* calls that found too few */
+    size_t not_got;           /* objects that those calls wanted */
+    size_t puts;              /* calls that put single objects back */
+    size_t put;               /* objects that calls put back, those before a refused one included */
+    size_t failed_puts;       /* calls of which an object was refused */
+    size_t block_gets;        /* blocks that were got */
+    size_t failed_block_gets; /* calls that found no whole block */
+    size_t block_puts;        /* blocks that were put back */
+    size_t failed_block_puts; /* blocks that were refused */
+};
+
+/* Zeros if the pool was not made with `count_calls`. A block that the undoing of still_local_get_blocks puts back counts as got and put
+ * back. Linear in the caches. */
+int still_pool_call_stats(const struct still_pool *pool, struct still_pool_calls *calls) STILL_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -43,6 +43,8 @@ pub struct still_pool_options {
     memory: *mut c_void,
     memory_bytes: usize,
     high_water: usize,
+    count_calls: u32,
+    reserved: u32,
 }
 
 #[repr(C)]
@@ -72,6 +74,29 @@ pub struct still_pool_info {
     available: usize,
     in_use: usize,
     misuses: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct still_pool_calls {
+    size: usize,
+    gets: usize,
+    got: usize,
+    failed_gets: usize,
+    not_got: usize,
+    puts: usize,
+    put: usize,
+    failed_puts: usize,
+    block_gets: usize,
+    failed_block_gets: usize,
+    block_puts: usize,
+    failed_block_puts: usize,
+}
+
+// SAFETY: all fields are numbers.
+unsafe impl Versioned for still_pool_calls {
+    const NAME: &'static str = "struct still_pool_calls";
+    const FIRST: usize = 96;
 }
 
 // SAFETY: numbers, and a pointer that may be null.
@@ -225,7 +250,11 @@ unsafe fn configure(
             return Err(Refusal::invalid(text).with(other));
         }
     });
-    builder = builder.hardened(options.hardened != 0);
+    if options.reserved != 0 {
+        let text = c"struct still_pool_options: `reserved` is {}: set it to 0";
+        return Err(Refusal::invalid(text).with(options.reserved));
+    }
+    builder = builder.hardened(options.hardened != 0).count_calls(options.count_calls != 0);
     if let Some(node) = options.node.checked_sub(1) {
         builder = builder.node(node);
     }
@@ -518,6 +547,33 @@ pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut s
             misuses: found.misuses,
         };
         place.write(answer);
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_pool_call_stats(
+    pool: *const still_pool,
+    calls: *mut still_pool_calls,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller passes a handle, and a place of the size that it says.
+        let (pool, place) = unsafe { (find::<Pool>(pool)?.value(), Place::of(calls)?) };
+        let found = pool.0.call_stats();
+        place.write(still_pool_calls {
+            size: size_of::<still_pool_calls>(),
+            gets: found.gets,
+            got: found.got,
+            failed_gets: found.failed_gets,
+            not_got: found.not_got,
+            puts: found.puts,
+            put: found.put,
+            failed_puts: found.failed_puts,
+            block_gets: found.block_gets,
+            failed_block_gets: found.failed_block_gets,
+            block_puts: found.block_puts,
+            failed_block_puts: found.failed_block_puts,
+        });
         Ok(0)
     })
 }

@@ -173,6 +173,8 @@ struct Own {
     wheel: Option<NodeWheel>,
     /// The time of the last call that manages, in nanoseconds.
     now: u64,
+    /// No timer is due before this tick. The wheel is not asked earlier.
+    quiet_until: u64,
     /// Nanoseconds in a tick: its logarithm.
     shift: u32,
     clock: Option<&'static Clock>,
@@ -254,8 +256,9 @@ pub(super) fn take(plan: &Plan) -> Result<&'static Manager, Refusal> {
     // SAFETY: this thread has taken the manager.
     let own = unsafe { manager.own() };
     let (burst, shift) = (plan.burst, plan.shift);
+    let (wheel, quiet_until) = (Some(wheel), u64::MAX);
     *own =
-        Own { wheel: Some(wheel), now, shift, clock, burst, is_calling: false, is_stopping: false, ..*own };
+        Own { wheel, now, quiet_until, shift, clock, burst, is_calling: false, is_stopping: false, ..*own };
     manager.has_counter.store(clock.is_some_and(Clock::has_counter), Ordering::Relaxed);
     manager.lcore.store(plan.lcore, Ordering::Relaxed);
     manager.inbox.open();
@@ -279,6 +282,7 @@ fn make(requests: usize) -> Result<&'static Manager, Refusal> {
     let own = Own {
         wheel: None,
         now: 0,
+        quiet_until: u64::MAX,
         shift: 0,
         clock: None,
         burst: 0,
@@ -806,11 +810,19 @@ impl Calling<'_> {
         // SAFETY: this thread has the manager. In the loop, the reference ends before the function is called.
         let own = unsafe { manager.own() };
         let (tick, burst) = (own.now >> own.shift, own.burst);
+        if tick < own.quiet_until {
+            return 0;
+        }
         own.wheel().advance(tick);
         let (mut count, mut whole) = (0, None);
         while count < burst {
             // SAFETY: as above.
-            let Some(node) = (unsafe { manager.own() }).wheel().pop() else { break };
+            let own = unsafe { manager.own() };
+            let Some(node) = own.wheel().pop() else {
+                // What the functions have added since then, due or not, counts as well.
+                own.quiet_until = own.wheel().next_deadline().unwrap_or(u64::MAX);
+                break;
+            };
             let _ = whole.get_or_insert_with(Uncancelled::new);
             // SAFETY: the node is the first field of a timer that was pending, and so is this thread's.
             let timer = unsafe { node.cast::<Timer>().as_ref() };
@@ -821,7 +833,7 @@ impl Calling<'_> {
                     // SAFETY: as above; the timer is in no wheel, and stays where it is.
                     unsafe {
                         let next = next_beat(timer.node.last_deadline(), period, tick);
-                        manager.own().wheel().add(timer.node(), Schedule::at(next));
+                        own.wheel().add(timer.node(), Schedule::at(next));
                     }
                 }
             }
@@ -931,6 +943,7 @@ impl Own {
             timer.period.set(self.ticks(timer.period.get(), flags).max(1));
         }
         timer.enter(ADDED);
+        self.quiet_until = self.quiet_until.min(deadline);
         // SAFETY: by the caller's promise.
         unsafe { self.wheel().add(timer.node(), Schedule::at(deadline)) };
     }

@@ -376,6 +376,9 @@ static void pools(void)
     struct still_pool_info info;
     info.size = sizeof info;
     DOES(still_pool_stats(pool, &info));
+    struct still_pool_calls calls;
+    calls.size = sizeof calls;
+    DOES(still_pool_call_stats(pool, &calls));
     DOES(still_local_put_many(local, objects, MANY));
     CHECK(still_local_free(local) == 0 && still_local_free(other) == 0 && still_pool_free(pool) == 0);
 }

@@ -193,6 +193,30 @@ int main(void)
     CHECK(still_local_free(first) == 0 && still_pool_free(pool) == 0);
     REFUSED(still_pool_free(pool), -EBADF, "freed");
 
+    /* Counts of calls. */
+    struct still_pool_options counting = STILL_POOL_OPTIONS_INIT;
+    counting.count_calls = 1;
+    counting.cache = 32;
+    struct still_pool *counted = still_pool_new(OBJECTS, 64, 64, &counting);
+    CHECK(counted != NULL);
+    first = still_local_new(counted);
+    CHECK(first != NULL);
+    void *one = still_local_get(first);
+    CHECK(one != NULL && still_local_put(first, one) == 0);
+    CHECK(still_local_get_many(first, all, 20) == 0 && still_local_put_many(first, all, 20) == 0);
+    CHECK(still_local_get_many(first, all, OBJECTS * 2) == -ENOMEM && still_local_put(first, &first) == -EINVAL);
+    CHECK(still_local_get_block(first, &block) == 0 && still_local_put_block(first, &block) == 0);
+    struct still_pool_calls calls;
+    calls.size = sizeof calls;
+    CHECK(still_pool_call_stats(counted, &calls) == 0);
+    CHECK(calls.gets == 2 && calls.got == 21 && calls.puts == 2 && calls.put == 21);
+    CHECK(calls.failed_gets == 1 && calls.not_got == OBJECTS * 2 && calls.failed_puts == 1);
+    CHECK(calls.block_gets == 1 && calls.block_puts == 1 && calls.failed_block_gets == 0 && calls.failed_block_puts == 0);
+    CHECK(still_local_free(first) == 0 && still_pool_free(counted) == 0);
+    REFUSED(still_pool_call_stats(counted, &calls), -EBADF, "freed");
+    counting.reserved = 1;
+    CHECK(still_pool_new(8, 8, 8, &counting) == NULL && strstr(still_error(), "`reserved` is 1") != NULL);
+
     CHECK(still_pool_new(0, 8, 8, NULL) == NULL && errno == EINVAL);
     CHECK(still_pool_new(8, 8, 3, NULL) == NULL && errno == EINVAL);
     options.pages = 9;

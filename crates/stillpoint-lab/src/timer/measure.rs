@@ -32,7 +32,7 @@ pub(super) type Figures = BTreeMap<&'static str, f64>;
 
 pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     prepare_child(&plan.contenders, &plan.cpus, 64, false)?;
-    let steady = steady::TIMERS.len() * steady::rounds(plan) as usize;
+    let steady = plan.steady.len() * steady::rounds(plan) as usize;
     let application = connections::CHOICES * connections::rounds(plan) as usize;
     let single = if plan.has("own") { plan.timers.len() * plan.rounds as usize } else { 0 };
     let rounds = single + steady + application;

@@ -45,7 +45,7 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
             |name: &str, first: &Vec<u64>| polls(make(name, timers)?.as_mut(), first, bracket, tsc_hz);
         measure::measured(plan, ("steady", timers), rounds(plan), progress, first, measure)
     };
-    TIMERS.into_iter().flat_map(of_number).collect()
+    plan.steady.iter().copied().flat_map(of_number).collect()
 }
 
 fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {

@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::audit::{Audit, AuditError, CacheStats, Info, MemoryInfo, PoolStats};
+use super::audit::{Audit, AuditError, CacheStats, CallStats, Info, MemoryInfo, PoolStats};
 use super::engine::{Core, Handle};
 use super::error::TooManyLocals;
 use super::memory::{self, Backing, Iova};
@@ -84,6 +84,13 @@ impl AnyPool {
     /// ```
     pub fn cache_stats(&self) -> Vec<CacheStats> {
         self.core.cache_stats()
+    }
+
+    /// Counts of all calls since the pool was made, if it [counts](super::PoolBuilder::count_calls) them; zeros otherwise. While threads use
+    /// the pool, the counts are those of slightly different times. Takes time in proportion to the number of threads that have used the
+    /// pool.
+    pub fn call_stats(&self) -> CallStats {
+        self.core.call_stats()
     }
 
     /// Checks the whole pool: that every bucket is in exactly one place, and that the counts add up. Takes time in

@@ -29,6 +29,8 @@ pub struct Info {
     pub max_locals: usize,
     /// Whether the pool makes [additional checks](super::PoolBuilder::hardened).
     pub hardened: bool,
+    /// Whether the pool [counts calls](super::PoolBuilder::count_calls).
+    pub counts_calls: bool,
     /// The pieces of memory, in the order in which they were added.
     pub memory: Vec<MemoryInfo>,
 }
@@ -82,6 +84,35 @@ pub struct CacheStats {
     pub failures: usize,
     /// Objects in the cache now.
     pub cached: usize,
+}
+
+/// Counts of the calls of all threads: see [`AnyPool::call_stats`](super::AnyPool::call_stats). An object that is dropped, or freed by a
+/// reclaimer, counts as one call. Calls of a parked local for which other threads have left no place are not counted. Counts wrap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallStats {
+    /// Calls that have allocated single objects.
+    pub gets: usize,
+    /// Objects that these calls have allocated.
+    pub got: usize,
+    /// Calls that were to allocate single objects, and found too few.
+    pub failed_gets: usize,
+    /// Objects that these calls were to allocate.
+    pub not_got: usize,
+    /// Calls that have freed single objects.
+    pub puts: usize,
+    /// Objects that calls have freed one by one or many at a time, those before a refused one included.
+    pub put: usize,
+    /// Calls that were to free an object which the pool has refused.
+    pub failed_puts: usize,
+    /// Blocks that were allocated.
+    pub block_gets: usize,
+    /// Calls that found no whole block.
+    pub failed_block_gets: usize,
+    /// Blocks that were freed.
+    pub block_puts: usize,
+    /// Blocks that the pool has refused.
+    pub failed_block_puts: usize,
 }
 
 /// Where the objects and the buckets of a pool are: see [`AnyPool::audit`](super::AnyPool::audit). Any thread can

@@ -76,6 +76,7 @@ impl World {
             high_water: Some(kept),
             locals,
             hardened: false,
+            counts_calls: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
         let core = Core::new(&plan, Life::default(), None).expect("a model needs no memory");

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod common;
+mod counts;
 mod defects;
 #[cfg(not(miri))]
 mod differential;

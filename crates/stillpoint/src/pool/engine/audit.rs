@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use super::geometry::Geometry;
 use super::row::{Row, NONE};
 use super::{high_water, Core, Plan, Shard};
-use crate::pool::audit::{Audit, CacheStats, Info, PoolStats};
+use crate::pool::audit::{Audit, CacheStats, CallStats, Info, PoolStats};
 use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::Ordering;
 
@@ -45,6 +45,7 @@ impl Plan {
             high_water: high_water(self.high_water, self.buckets) as usize,
             max_locals: self.locals,
             hardened: self.hardened,
+            counts_calls: self.counts_calls,
             ..self.geometry.info()
         }
     }
@@ -59,6 +60,7 @@ impl Core {
             high_water: self.high_water() as usize,
             max_locals: self.most_handles,
             hardened: self.is_hardened(),
+            counts_calls: self.counts_calls,
             memory: self.memory(),
             ..self.geometry.info()
         }
@@ -99,6 +101,36 @@ impl Core {
             cached: shard.cache.len(),
         };
         self.shards().map(of).collect()
+    }
+
+    /// The counts of all shards together, and of what was freed without a handle.
+    pub(crate) fn call_stats(&self) -> CallStats {
+        let mut sum = CallStats::default();
+        for shard in self.shards() {
+            let all = &shard.calls.all;
+            for (sum, one) in [
+                (&mut sum.gets, &all.gets),
+                (&mut sum.got, &all.got),
+                (&mut sum.failed_gets, &all.failed_gets),
+                (&mut sum.not_got, &all.not_got),
+                (&mut sum.puts, &all.puts),
+                (&mut sum.put, &all.put),
+                (&mut sum.failed_puts, &all.failed_puts),
+                (&mut sum.block_gets, &all.block_gets),
+                (&mut sum.failed_block_gets, &all.failed_block_gets),
+                (&mut sum.block_puts, &all.block_puts),
+                (&mut sum.failed_block_puts, &all.failed_block_puts),
+            ] {
+                *sum = sum.wrapping_add(one.get());
+            }
+        }
+        // Relaxed: counts.
+        let [objects, blocks] = [0, 1].map(|which| self.dropped[which].load(Ordering::Relaxed));
+        for (sum, more) in [(&mut sum.puts, objects), (&mut sum.put, objects), (&mut sum.block_puts, blocks)]
+        {
+            *sum = sum.wrapping_add(more);
+        }
+        sum
     }
 
     /// The first row of each bucket.

@@ -29,6 +29,7 @@ fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
         high_water: None,
         locals: 8,
         hardened: false,
+        counts_calls: false,
         want: Want { reserved: false, transparent: false, small: true, node: None },
     };
     Core::new(&plan, Life::default(), None).expect("a little memory")

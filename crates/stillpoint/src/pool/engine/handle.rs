@@ -8,7 +8,7 @@ use super::copy;
 use super::geometry::Place;
 use super::hold::Hold;
 use super::own::OwnUsize;
-use super::shard::Calls;
+use super::shard::{Calls, Tally};
 use super::{Core, Shard};
 use crate::pool::busted::{is, Variant};
 use crate::pool::error::FreeError;
@@ -18,14 +18,22 @@ use stillpoint_sys::sync::atomic::Ordering;
 pub(crate) struct Handle<'p> {
     core: &'p Core,
     shard: Cell<&'p Shard>,
+    /// In a pool that counts calls: the shard, outside of calls.
+    kept: Cell<&'p Shard>,
+    /// Whether a call is being counted.
+    is_open: Cell<bool>,
     stays: PhantomData<*const ()>,
 }
 
 impl<'p> Handle<'p> {
     /// `None` when the maximum number of handles hold a shard.
     pub(crate) fn new(core: &'p Core) -> Option<Self> {
-        let handle = Self { core, shard: Cell::new(core.nobody()), stays: PhantomData };
-        handle.attach().then_some(handle)
+        let nobody = core.nobody();
+        let (shard, kept, is_open) = (Cell::new(nobody), Cell::new(nobody), Cell::new(core.counts_calls));
+        let handle = Self { core, shard, kept, is_open, stays: PhantomData };
+        let is_attached = handle.attach();
+        handle.close();
+        is_attached.then_some(handle)
     }
 
     #[inline(always)]
@@ -50,8 +58,63 @@ impl<'p> Handle<'p> {
         true
     }
 
+    /// Whether this call has to be counted: then [`open`](Handle::open) makes it.
+    ///
+    /// Outside of calls, a handle of a pool that counts seems parked: it has the shard of nobody, whose cache is empty and full, and no
+    /// thread is stored in its own shard. So every call takes a slow path, and comes here; in other pools, fast paths are not a
+    /// cycle longer.
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.core.counts_calls && !self.is_open.get()
+    }
+
+    /// Makes a call with the handle's shard, and counts it, unless other threads hold all shards.
+    #[cold]
+    fn open<R>(&self, call: impl FnOnce() -> R, tally: impl FnOnce(&Tally<OwnUsize>, &R)) -> R {
+        struct Closes<'h, 'p>(&'h Handle<'p>);
+
+        impl Drop for Closes<'_, '_> {
+            fn drop(&mut self) {
+                self.0.close();
+            }
+        }
+
+        self.is_open.set(true);
+        let _closes = Closes(self);
+        self.reopen();
+        let answer = call();
+        if !ptr::eq(self.shard.get(), self.core.nobody()) {
+            tally(&self.shard.get().calls.all, &answer);
+        }
+        answer
+    }
+
+    /// Takes the shard that was kept.
+    fn reopen(&self) {
+        let shard = self.kept.replace(self.core.nobody());
+        if !ptr::eq(shard, self.core.nobody()) {
+            shard.settle(stillpoint_sys::os::thread_handle());
+            self.shard.set(shard);
+        }
+    }
+
+    /// Ends a call that was counted.
+    fn close(&self) {
+        if self.is_open.replace(false) {
+            let shard = self.shard.replace(self.core.nobody());
+            if !ptr::eq(shard, self.core.nobody()) {
+                // What is dropped between two calls is not freed into this shard, but counted.
+                shard.settle(0);
+                self.kept.set(shard);
+            }
+        }
+    }
+
     /// Empties the shard into the store, and leaves it.
     pub(crate) fn park(&self) {
+        if self.is_closed() {
+            self.reopen();
+        }
         let shard = self.shard.get();
         if ptr::eq(shard, self.core.nobody()) {
             return;
@@ -90,6 +153,9 @@ impl<'p> Handle<'p> {
 
     #[inline(never)]
     fn alloc_slowly(&self) -> Option<NonNull<u8>> {
+        if self.is_closed() {
+            return self.open(|| self.alloc(), |all, found| all.count_get(found.is_some(), 1));
+        }
         let mut object = ptr::null_mut();
         // SAFETY: there is room for one.
         let found = unsafe { self.alloc_many_slowly(&raw mut object, 1) };
@@ -110,6 +176,11 @@ impl<'p> Handle<'p> {
     /// As [`alloc_many`](Handle::alloc_many).
     #[inline(never)]
     unsafe fn alloc_many_slowly(&self, to: *mut *mut u8, count: usize) -> bool {
+        if self.is_closed() {
+            // SAFETY: there is room for the objects, by the caller's promise.
+            let call = || unsafe { self.alloc_many(to, count) };
+            return self.open(call, |all, found| all.count_get(*found, count));
+        }
         let found = if count <= self.core.cache_limit() {
             // SAFETY: the handle holds its shard, and there is room for the objects, by the caller's promise.
             self.refill(count) && unsafe { self.shard.get().cache.pop_many(to, count) }
@@ -197,6 +268,12 @@ impl<'p> Handle<'p> {
 
     /// Allocates a whole bucket. Returns its first object.
     pub(crate) fn alloc_block(&self) -> Option<NonNull<u8>> {
+        if self.is_closed() {
+            let tally = |all: &Tally<OwnUsize>, found: &Option<_>| {
+                if found.is_some() { &all.block_gets } else { &all.failed_block_gets }.count(1);
+            };
+            return self.open(|| self.alloc_block(), tally);
+        }
         loop {
             // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
             if !self.attach() {
@@ -236,6 +313,11 @@ impl<'p> Handle<'p> {
     /// As [`free`](Handle::free).
     #[inline(never)]
     unsafe fn free_one_slowly(&self, object: *mut u8) -> Result<(), FreeError> {
+        if self.is_closed() {
+            // SAFETY: the object came from this pool, and the caller gives it up, by its promise.
+            let call = || unsafe { self.free(object) };
+            return self.open(call, |all, answer| all.count_put(answer, 1));
+        }
         // SAFETY: the object came from this pool, and the caller gives it up, by its promise.
         unsafe { self.free_slowly(std::slice::from_ref(&object)) }
     }
@@ -276,6 +358,11 @@ impl<'p> Handle<'p> {
     /// As [`free_many`](Handle::free_many).
     #[inline(never)]
     unsafe fn free_slowly(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
+        if self.is_closed() {
+            // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
+            let call = || unsafe { self.free_many(objects) };
+            return self.open(call, |all, answer| all.count_put(answer, objects.len()));
+        }
         for (index, &object) in objects.iter().enumerate() {
             if let Err(error) = self.core.accept(object, index) {
                 self.put(&objects[..index]);
@@ -303,6 +390,13 @@ impl<'p> Handle<'p> {
     /// # Safety
     /// It came from [`alloc_block`](Handle::alloc_block) of this pool, and the caller gives up all its objects.
     pub(crate) unsafe fn free_block(&self, start: *mut u8) -> Result<(), FreeError> {
+        if self.is_closed() {
+            let tally = |all: &Tally<OwnUsize>, answer: &Result<_, _>| {
+                if answer.is_ok() { &all.block_puts } else { &all.failed_block_puts }.count(1);
+            };
+            // SAFETY: the block came from this pool, and the caller gives it up, by its promise.
+            return self.open(|| unsafe { self.free_block(start) }, tally);
+        }
         let bucket = self.core.accept_block(start)?;
         if self.attach() {
             self.hold().give_bucket(bucket);
@@ -311,6 +405,23 @@ impl<'p> Handle<'p> {
             self.core.free_bucket_stray(bucket);
         }
         Ok(())
+    }
+}
+
+impl Tally<OwnUsize> {
+    fn count_get(&self, is_done: bool, objects: usize) {
+        let (calls, all) = if is_done { (&self.gets, &self.got) } else { (&self.failed_gets, &self.not_got) };
+        calls.count(1);
+        all.count(objects);
+    }
+
+    fn count_put(&self, answer: &Result<(), FreeError>, objects: usize) {
+        let (calls, put) = match answer {
+            Ok(()) => (&self.puts, objects),
+            Err(error) => (&self.failed_puts, error.index()),
+        };
+        calls.count(1);
+        self.put.count(put);
     }
 }
 
@@ -459,6 +570,7 @@ impl Core {
     #[inline(never)]
     fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
         let core = shard.core();
+        core.is_dropped(0);
         match core.accept(object, 0) {
             Ok(_) if shard.is_of(stillpoint_sys::os::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a
@@ -476,6 +588,7 @@ impl Core {
     /// The bucket came from the pool of `shard`, together with `shard`, and the caller gives up all its objects.
     pub(crate) unsafe fn free_block_anywhere(shard: &Shard, start: *mut u8) {
         let core = shard.core();
+        core.is_dropped(1);
         let Ok(bucket) = core.accept_block(start) else { return core.misused(1) };
         if shard.is_of(stillpoint_sys::os::thread_handle()) {
             // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a call.
@@ -488,9 +601,18 @@ impl Core {
 
     /// Frees an object through the owner's inbox, without checking who holds its shard.
     pub(crate) fn free_without_shard(&self, object: *mut u8) {
+        self.is_dropped(0);
         match self.accept(object, 0) {
             Ok(place) => self.free_stray(place),
             Err(_) => self.misused(1),
+        }
+    }
+
+    /// Counts an object (0) or a block (1) that is freed without a handle, in a pool that counts calls.
+    fn is_dropped(&self, which: usize) {
+        if self.counts_calls {
+            // Relaxed: a count.
+            self.dropped[which].fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -63,6 +63,7 @@ pub(crate) struct Plan {
     pub(crate) high_water: Option<u32>,
     pub(crate) locals: usize,
     pub(crate) hardened: bool,
+    pub(crate) counts_calls: bool,
     pub(crate) want: stillpoint_sys::linux::region::Want,
 }
 
@@ -123,6 +124,10 @@ pub(crate) struct Core {
     fixed_high_water: Option<u32>,
     /// Whether the objects that have been free for the longest time are allocated first: in hardened pools.
     cold_first: bool,
+    /// Whether all calls are counted: see `Handle::open`.
+    counts_calls: bool,
+    /// Objects and blocks that were freed without a handle, in such a pool.
+    dropped: [std::sync::atomic::AtomicUsize; 2],
     armed: Option<Armed>,
     pub(crate) life: Life,
     /// The number of misuses that were found after the faulty call had returned.
@@ -166,6 +171,8 @@ impl Core {
             high_water: AtomicU32::new(0),
             fixed_high_water: plan.high_water,
             cold_first: plan.hardened,
+            counts_calls: plan.counts_calls,
+            dropped: Default::default(),
             armed,
             life,
             misuses: std::sync::atomic::AtomicUsize::new(0),

@@ -50,6 +50,24 @@ pub(crate) struct Calls {
     pub(crate) blocks_got: OwnUsize,
     pub(crate) blocks_put: OwnUsize,
     pub(crate) failures: OwnUsize,
+    /// Of all calls, in a pool that counts them.
+    pub(crate) all: Tally<OwnUsize>,
+}
+
+/// Counts of calls, in the order of [`CallStats`](crate::pool::audit::CallStats).
+#[derive(Debug, Default)]
+pub(crate) struct Tally<N> {
+    pub(crate) gets: N,
+    pub(crate) got: N,
+    pub(crate) failed_gets: N,
+    pub(crate) not_got: N,
+    pub(crate) puts: N,
+    pub(crate) put: N,
+    pub(crate) failed_puts: N,
+    pub(crate) block_gets: N,
+    pub(crate) failed_block_gets: N,
+    pub(crate) block_puts: N,
+    pub(crate) failed_block_puts: N,
 }
 
 /// Two lists of rows. Each is taken as a whole.
