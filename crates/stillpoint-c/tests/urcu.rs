@@ -199,6 +199,84 @@ fn a_hash_table_of_liburcu_runs_over_our_flavours() {
     }
 }
 
+/// Programs that were compiled against liburcu, and call its functions, run on the libraries under its names. Those that have its readers
+/// inline are refused by the loader, and so is an original of the same flavour beside ours.
+#[test]
+fn programs_that_were_compiled_against_liburcu_run_on_ours() {
+    if !liburcu_is_there() {
+        return;
+    }
+    let ours = prefix().join("lib/stillpoint/liburcu");
+    let compiled = |library: &str, flags: &[&str], program: &str| {
+        let program = place().join(program);
+        let mut command = CC.command();
+        command.args(["-O2", "-Wno-pedantic", "-Wno-conversion", "-Wno-sign-conversion"]).args(flags);
+        // liburcu's own headers, which are not ours to mend.
+        let output = command
+            .arg("-Wno-error")
+            .arg(source("compiled"))
+            .arg("-o")
+            .arg(&program)
+            .arg(format!("-l{library}"))
+            .args(["-lurcu-cds", "-lurcu-common", "-ldl"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        program
+    };
+    let run = |program: &Path| Command::new(program).env("LD_LIBRARY_PATH", &ours).output().unwrap();
+    for (library, flag) in [
+        ("urcu", "-DRCU_MEMB"),
+        ("urcu-memb", "-DRCU_MEMB"),
+        ("urcu-mb", "-DRCU_MB"),
+        ("urcu-qsbr", "-DFLAVOUR_QSBR"),
+        ("urcu-bp", "-DFLAVOUR_BP"),
+    ] {
+        let program = compiled(library, &[flag], library);
+        assert_eq!(succeeds(&program, &Command::new(&program).output().unwrap()), "on liburcu\n");
+        assert_eq!(succeeds(&program, &run(&program)), "on stillpoint\n", "{library}");
+        let inline = run(&compiled(library, &[flag, "-D_LGPL_SOURCE"], &format!("{library}-inline")));
+        assert!(!inline.status.success(), "{library}: {}", said(&inline));
+        assert!(said(&inline).contains("undefined symbol: urcu_"), "{library}: {}", said(&inline));
+    }
+    // The original by its path, and ours by the other name of the flavour.
+    let original = CC.command().arg("-print-file-name=liburcu.so.8").output().unwrap();
+    let original = String::from_utf8_lossy(&original.stdout).trim().to_owned();
+    let both = Command::new(place().join("urcu-memb"))
+        .env("LD_PRELOAD", &original)
+        .env("LD_LIBRARY_PATH", &ours)
+        .output()
+        .unwrap();
+    assert_eq!(both.status.code(), Some(1), "{}", said(&both));
+    assert!(said(&both).contains("is loaded as well, and its readers would not be seen"), "{}", said(&both));
+}
+
+/// The names that programs may need, except those of inline readers and of what their headers do not declare.
+#[test]
+fn no_name_of_liburcu_is_missing() {
+    let names = |file: &Path| {
+        let output = Command::new("nm").args(["-D", "--defined-only"]).arg(file).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let last = |line: &str| line.split_whitespace().last().map(str::to_owned);
+        output.status.success().then(|| text.lines().filter_map(last).collect::<BTreeSet<String>>())
+    };
+    if !liburcu_is_there() {
+        return;
+    }
+    for name in ["liburcu", "liburcu-memb", "liburcu-mb", "liburcu-qsbr", "liburcu-bp"] {
+        let file = format!("{name}.so.8");
+        let original = CC.command().arg(format!("-print-file-name={file}")).output().unwrap();
+        let original = PathBuf::from(String::from_utf8_lossy(&original.stdout).trim());
+        let Some(theirs) = names(&original) else { return skipped("nm is not installed") };
+        let ours = names(&prefix().join("lib/stillpoint/liburcu").join(&file)).unwrap();
+        let missing: Vec<_> = theirs.difference(&ours).map(String::as_str).collect();
+        let is_known = |name: &&str| {
+            name.starts_with("__urcu_compat_futex_") || name.ends_with("_gp") || name.ends_with("_reader")
+        };
+        assert!(missing.iter().all(is_known) && missing.len() == 4, "{file}: {missing:?}");
+    }
+}
+
 #[test]
 fn programs_define_functions_themselves() {
     let program = compiled(CC, "own", &[], &[], "own");

@@ -117,9 +117,10 @@ fn install(options: &Options) -> Result<(PathBuf, Option<Dpdk>), String> {
     let liburcu = lib.join("stillpoint/liburcu/pkgconfig");
     fs::create_dir_all(&liburcu).map_err(|error| failed(&liburcu, &error))?;
     let installed = Liburcu::installed();
-    for name in ["liburcu", "liburcu-memb", "liburcu-mb", "liburcu-qsbr", "liburcu-bp"] {
+    for (name, _) in Liburcu::NAMES {
         write(&liburcu.join(name).with_extension("pc"), &pkg_config_of_liburcu(options, name, &installed))?;
     }
+    installed.compile_names(source, &lib)?;
     write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, &soname))?;
     write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())?;
     dpdk.as_ref().map(|dpdk| dpdk.compile_driver(source, &include, &lib)).transpose()?;
@@ -137,8 +138,10 @@ Installed stillpoint {VERSION} in {}:
   {lib}/pkgconfig/stillpoint.pc {lib}/cmake/stillpoint
   in place of DPDK: {lib}/pkgconfig/stillpoint-dpdk.pc
   in place of liburcu: {lib}/stillpoint/liburcu/pkgconfig
+  for programs that were compiled against liburcu: LD_LIBRARY_PATH={}
 ",
-        root.display()
+        root.display(),
+        options.prefix.join(&options.libdir).join("stillpoint/liburcu").display()
     );
     if let Some(dpdk) = dpdk {
         text += &dpdk.summary(&options.prefix.join(&options.libdir));
@@ -377,6 +380,12 @@ Cflags: -I${{includedir}}/stillpoint/dpdk
     )
 }
 
+/// The three numbers of a version.
+fn number(version: &str) -> [u32; 3] {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    [(); 3].map(|()| parts.next().unwrap_or(0))
+}
+
 /// What is installed of liburcu itself, whose containers and atomics programs go on using.
 struct Liburcu {
     version: Option<String>,
@@ -387,6 +396,14 @@ struct Liburcu {
 impl Liburcu {
     /// Polling came with this version of liburcu's interface, and the drop-in has it beside each older one.
     const POLLING: &str = "0.14.0";
+    /// Its libraries, and the flavour of each.
+    const NAMES: [(&str, &str); 5] = [
+        ("liburcu", "memb"),
+        ("liburcu-memb", "memb"),
+        ("liburcu-mb", "mb"),
+        ("liburcu-qsbr", "qsbr"),
+        ("liburcu-bp", "bp"),
+    ];
 
     fn installed() -> Self {
         let mut pkg_config = Command::new("pkg-config");
@@ -399,12 +416,42 @@ impl Liburcu {
         Self { version: said(&mut pkg_config), has_common }
     }
 
+    /// Whether this version, or a later one, is installed. True if none is.
+    fn is_at_least(&self, other: &str) -> bool {
+        self.version.as_deref().is_none_or(|version| number(version) >= number(other))
+    }
+
+    /// Compiles the libraries under liburcu's names.
+    fn compile_names(&self, source: &Path, lib: &Path) -> Result<(), String> {
+        let folder = lib.join("stillpoint/liburcu");
+        // The table of functions has got two more with polling.
+        let bytes = 8 * if self.is_at_least(Self::POLLING) { 16 } else { 14 };
+        for (name, flavour) in Self::NAMES {
+            let soname = format!("{name}.so.8");
+            let mut command = compiler();
+            command.args(["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-shared"]);
+            command.arg(format!("-DSTILL_FLAVOUR={flavour}"));
+            command.arg(format!("-DSTILL_FLAVOUR_IS_{}", flavour.to_uppercase()));
+            command.arg(format!("-DSTILL_FLAVOUR_BYTES={bytes}")).arg(source.join("liburcu/sonames.c"));
+            command.arg("-o").arg(folder.join(&soname)).arg(format!("-Wl,-soname,{soname}"));
+            command.arg("-L").arg(lib).args(["-lstillpoint", "-ldl"]);
+            command.args([
+                "-Wl,-z,defs",
+                "-Wl,-z,relro,-z,now",
+                "-Wl,-z,nodelete",
+                "-Wl,-rpath,$ORIGIN/../..",
+            ]);
+            match command.status() {
+                Ok(status) if status.success() => {}
+                Ok(status) => return Err(format!("{soname} could not be compiled: {status}")),
+                Err(error) => return Err(format!("{}: {error}", command.get_program().to_string_lossy())),
+            }
+        }
+        Ok(())
+    }
+
     /// The version of the interface: that of what is installed, and at least the one that has polling.
     fn version(&self) -> &str {
-        let number = |version: &str| {
-            let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-            [(); 3].map(|()| parts.next().unwrap_or(0))
-        };
         match &self.version {
             Some(version) if number(version) > number(Self::POLLING) => version,
             _ => Self::POLLING,
