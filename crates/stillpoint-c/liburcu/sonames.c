@@ -173,26 +173,47 @@ static int is_of_flavour(const char *path)
 #endif
 }
 
-static int look(struct dl_phdr_info *info, size_t size, void *found)
+/* Files of this flavour that are loaded. There are two at most, unless some are copies. */
+struct found {
+    char paths[4][PATH_MAX];
+    size_t count;
+};
+
+/* Only notes them: the loader holds a lock here, and dlopen takes another one. */
+static int note(struct dl_phdr_info *info, size_t size, void *argument)
 {
+    struct found *found = argument;
+
     (void)size;
-    if (info->dlpi_name == NULL || !is_of_flavour(info->dlpi_name))
-        return 0;
-    void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    int is_ours = library == NULL || dlsym(library, "still_liburcu_") != NULL;
+    if (info->dlpi_name != NULL && is_of_flavour(info->dlpi_name) && strlen(info->dlpi_name) < PATH_MAX) {
+        strcpy(found->paths[found->count++], info->dlpi_name);
+    }
+    return found->count == sizeof found->paths / sizeof *found->paths;
+}
+
+static int is_ours(const char *path)
+{
+    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    int is_one = library == NULL || dlsym(library, "still_liburcu_") != NULL;
+
     if (library != NULL)
         (void)dlclose(library);
-    if (!is_ours)
-        *(const char **)found = info->dlpi_name;
-    return !is_ours;
+    return is_one;
 }
 
 /* The readers of an original that is loaded as well would be invisible to this library, which would free objects under them. There is nobody
  * to whom a constructor could return an error. */
 __attribute__((__constructor__)) static void is_alone(void)
 {
+    struct found found;
     const char *other = NULL;
-    if (dl_iterate_phdr(look, &other) == 0)
+
+    found.count = 0;
+    (void)dl_iterate_phdr(note, &found);
+    for (size_t i = 0; i < found.count; i++)
+        if (!is_ours(found.paths[i]))
+            other = found.paths[i];
+    if (other == NULL)
         return;
     char text[PATH_MAX + 256];
     int length = snprintf(text, sizeof text,

@@ -9,7 +9,8 @@
  *         ...
  *
  * A set is for one thread at a time. `size` is how many numbers it can have, 0 to size - 1; the bits of its last word beyond are 0 if
- * still_bitset_init made it, and stay 0. A number that is not below the size, or a range that goes beyond it, is undefined behaviour.
+ * still_bitset_init made it, and stay 0. Numbers must be below the size, except `from` of a search, which may be the size; ranges must end
+ * at or before it.
  *
  * C99 or C++11; GCC or Clang.
  */
@@ -79,7 +80,7 @@ static inline uint64_t still_bitset_within_(size_t word, size_t from, size_t to)
     return bits;
 }
 
-/* Calls of these names with `_range` are for the numbers from `from` to `to` - 1. */
+/* The functions with `_range` are for the numbers from `from` to `to` - 1. */
 static inline void still_bitset_set_range(uint64_t *set, size_t from, size_t to)
 {
     for (size_t word = from / 64; from < to && word <= (to - 1) / 64; word++)

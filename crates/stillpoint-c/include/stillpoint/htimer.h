@@ -15,20 +15,21 @@
  *
  * TIME
  *   A wheel counts ticks of 1,024 ns, or what the options say. Times are in nanoseconds, or, by a flag, in ticks or in cycles of the
- *   processor's counter. A time is a delay from the last still_htimer_manage of the thread that gets the timer, or, with
- *   STILL_HTIMER_ABSOLUTE, a point in time: nanoseconds of the manager's clock, ticks of that many nanoseconds, or a value of the counter.
- *   A timer never expires before its time by that clock; it expires in the first still_htimer_manage after it.
- *   The clock is the counter, which is set to CLOCK_MONOTONIC once in a process, at the first still_htimer_start. From then on the two
- *   may drift apart, by some microseconds a second, and when the machine is suspended.
+ *   processor's counter. A time is a delay from the target's last still_htimer_manage when it takes the timer, or, with
+ *   STILL_HTIMER_ABSOLUTE, a point in time: nanoseconds or ticks since the zero of the manager's clock, or a value of the counter.
+ *   By that clock a timer is never early. It is due at the first tick that is not before its time.
+ *   The clock is the counter. The first still_htimer_start of a process aligns it with CLOCK_MONOTONIC; after that they drift apart, by
+ *   some microseconds a second, and further while the machine is suspended.
  *   A thread that sleeps between its calls asks still_htimer_next how long it may. Requests of others do not wake it.
  *
  * WHOSE A TIMER IS
  *   A timer is the program's while it is in no wheel. From still_htimer_add on, it belongs to the calling thread's manager, until its
- *   function is called (a periodical one: until it is cancelled), or still_htimer_cancel has returned STILL_HTIMER_CANCELLED. Then it may
- *   be added again, or freed, also within its function.
+ *   function is called for the last time, or, without STILL_HTIMER_TELL_CANCEL, until it is cancelled. Then it may be added again, or
+ *   freed, even by that function.
  *   From still_htimer_async_add on, it belongs to the target. Other threads may only cancel it, by still_htimer_async_cancel, and must
- *   keep its memory until the result has come. From a result other than STILL_HTIMER_ADDED on, it is in no wheel, and the result is
- *   definite: if its function had given it to another thread, the cancellation has followed it there.
+ *   keep its memory until the result has come. A result other than STILL_HTIMER_ADDED is final: the timer is in no wheel, unless its
+ *   function has added it again. A cancellation follows a timer that was given to another thread. Who asks for an addition is not told
+ *   when the timer expires: its function knows.
  *   A timer that is pending, or on its way to a thread, is not taken: -EBUSY.
  *
  * THREADS
@@ -84,7 +85,7 @@ typedef void still_htimer_fn(struct still_htimer *timer, void *argument) STILL_N
 #define STILL_HTIMER_PERIODICAL 2u  /* expires every `period`, without drift; beats that are missed are left out */
 #define STILL_HTIMER_TICKS 4u       /* times are in ticks of the target; a delay begins at the end of the tick that has begun */
 #define STILL_HTIMER_TSC 8u         /* times are in cycles of the processor's counter: rdtsc, or cntvct_el0 */
-#define STILL_HTIMER_TELL_CANCEL 16u /* the function is called, too, when the timer is cancelled: see still_htimer_state */
+#define STILL_HTIMER_TELL_CANCEL 16u /* the function is also called on cancellation: still_htimer_state then says STILL_HTIMER_CANCELLED */
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Managers
@@ -98,8 +99,7 @@ struct still_htimer_options {
     size_t size;       /* sizeof(struct still_htimer_options) */
     uint64_t tick;     /* nanoseconds, a power of two; 0: 1,024, or 1 with `no_clock` */
     size_t requests;   /* how many requests may be without a result: 16 to 1,048,576, rounded up to a power of two; 0: 256 */
-    size_t burst;      /* how many timers expire in a call at most; 0: all that are due. Requests and results come in addition: no more
-                        * than threads have places */
+    size_t burst;      /* how many timers a call expires at most; 0: all that are due. Does not limit requests and results */
     uint64_t begin;    /* with `no_clock`: the time at which the wheel begins, in ticks */
     uint32_t no_clock; /* 1: the thread calls still_htimer_manage_time only, and may count whatever it likes as nanoseconds */
     uint32_t reserved; /* 0 */
@@ -121,12 +121,13 @@ static inline int still_htimer_start(const struct still_htimer_options *options)
 }
 
 /* Cancels all timers of the calling thread, and stops its manager. Returns how many there were. -EBUSY: requests of this thread have no
- * result yet. Takes time in proportion to the timers. */
+ * result yet; call still_htimer_process, while their targets do, until they have. Takes time in proportion to the timers. */
 ssize_t still_htimer_stop(void) STILL_NOEXCEPT;
 
 /* In the child of a fork: stops the managers of the threads that are not there. Requests that were under way at the fork get no result,
- * and leave their places. The calling thread's manager goes on. */
-void still_htimer_reset_after_fork(void) STILL_NOEXCEPT;
+ * and their places are free again. The calling thread's manager goes on. Set timers of other threads to zero before you use them again.
+ * -EBUSY: in a function that the manager calls. */
+int still_htimer_reset_after_fork(void) STILL_NOEXCEPT;
 
 /* The calling thread's manager, for other threads. errno: ESRCH. */
 STILL_NODISCARD struct still_htimer_mgr *still_htimer_mgr_self(void) STILL_NOEXCEPT;
@@ -136,7 +137,7 @@ STILL_NODISCARD struct still_htimer_mgr *still_htimer_mgr_self(void) STILL_NOEXC
 STILL_NODISCARD struct still_htimer_mgr *still_htimer_mgr_of_lcore(unsigned int lcore) STILL_NOEXCEPT;
 
 /* Sets the time, takes in what other threads have asked for, tells the results of this thread's requests, and calls the functions of
- * the timers that are due. Returns how many timers were. -EOPNOTSUPP: the manager has no clock. */
+ * the timers that are due. Returns how many it has called. -EOPNOTSUPP: the manager has no clock. */
 ssize_t still_htimer_manage(void) STILL_NOEXCEPT;
 
 /* The same at this time, which is a point in time in the unit of the flag; a time that is earlier than the last one is ignored. Reads no
@@ -157,8 +158,9 @@ STILL_NODISCARD int still_htimer_next(uint64_t *time, uint32_t flags) STILL_NOEX
  * Timers of the calling thread
  */
 
-/* Adds a timer: constant time. `period` is for STILL_HTIMER_PERIODICAL. -EBUSY: it is pending, or on its way to a thread. -EOPNOTSUPP:
- * STILL_HTIMER_TSC, and its thread has no counter of constant speed, or no clock. */
+/* Adds a timer: constant time. With STILL_HTIMER_PERIODICAL, it expires at `time`, and then by `period`. -EINVAL: that is 0, or flags
+ * contradict each other. -EBUSY: it is pending, or on its way to a thread. -EOPNOTSUPP:
+ * STILL_HTIMER_TSC, and the target has no counter of constant speed, or no clock. */
 int still_htimer_add(struct still_htimer *timer, uint64_t time, uint64_t period, still_htimer_fn *function, void *argument,
                      uint32_t flags) STILL_NOEXCEPT;
 

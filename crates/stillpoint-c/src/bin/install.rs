@@ -120,7 +120,7 @@ fn install(options: &Options) -> Result<(PathBuf, Option<Dpdk>), String> {
     for (name, _) in Liburcu::NAMES {
         write(&liburcu.join(name).with_extension("pc"), &pkg_config_of_liburcu(options, name, &installed))?;
     }
-    installed.compile_names(source, &lib)?;
+    Liburcu::compile_names(source, &lib)?;
     write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, &soname))?;
     write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())?;
     dpdk.as_ref().map(|dpdk| dpdk.compile_driver(source, &include, &lib)).transpose()?;
@@ -396,6 +396,8 @@ struct Liburcu {
 impl Liburcu {
     /// Polling came with this version of liburcu's interface, and the drop-in has it beside each older one.
     const POLLING: &str = "0.14.0";
+    /// Of a flavour's table of functions, those for polling included.
+    const TABLE_BYTES: u64 = 16 * 8;
     /// Its libraries, and the flavour of each.
     const NAMES: [(&str, &str); 5] = [
         ("liburcu", "memb"),
@@ -416,22 +418,36 @@ impl Liburcu {
         Self { version: said(&mut pkg_config), has_common }
     }
 
-    /// Whether this version, or a later one, is installed. True if none is.
-    fn is_at_least(&self, other: &str) -> bool {
-        self.version.as_deref().is_none_or(|version| number(version) >= number(other))
+    /// The size of a flavour's table of functions in the installed library, or, without that, in the latest version.
+    fn table_bytes(library: &str, flavour: &str) -> u64 {
+        let mut compiler = compiler();
+        compiler.arg(format!("-print-file-name={library}.so.8"));
+        let symbols = said(&mut compiler)
+            .and_then(|path| said(Command::new("nm").args(["--dynamic", "--print-size"]).arg(path)))
+            .unwrap_or_default();
+        let of_table = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (_, bytes, _, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
+            let is_it = name.split('@').next() == Some(&format!("urcu_{flavour}_flavor"));
+            u64::from_str_radix(bytes, 16).ok().filter(|_| is_it)
+        };
+        symbols
+            .lines()
+            .find_map(of_table)
+            .filter(|bytes| (1..=Self::TABLE_BYTES).contains(bytes))
+            .unwrap_or(Self::TABLE_BYTES)
     }
 
     /// Compiles the libraries under liburcu's names.
-    fn compile_names(&self, source: &Path, lib: &Path) -> Result<(), String> {
+    fn compile_names(source: &Path, lib: &Path) -> Result<(), String> {
         let folder = lib.join("stillpoint/liburcu");
-        // The table of functions has got two more with polling.
-        let bytes = 8 * if self.is_at_least(Self::POLLING) { 16 } else { 14 };
         for (name, flavour) in Self::NAMES {
             let soname = format!("{name}.so.8");
             let mut command = compiler();
             command.args(["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-shared"]);
             command.arg(format!("-DSTILL_FLAVOUR={flavour}"));
             command.arg(format!("-DSTILL_FLAVOUR_IS_{}", flavour.to_uppercase()));
+            let bytes = Self::table_bytes(name, flavour);
             command.arg(format!("-DSTILL_FLAVOUR_BYTES={bytes}")).arg(source.join("liburcu/sonames.c"));
             command.arg("-o").arg(folder.join(&soname)).arg(format!("-Wl,-soname,{soname}"));
             command.arg("-L").arg(lib).args(["-lstillpoint", "-ldl"]);

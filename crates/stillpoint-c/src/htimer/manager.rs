@@ -81,8 +81,8 @@ impl Timer {
     }
 
     pub(super) fn owner(&self) -> u32 {
-        // Relaxed: as in `state`.
-        self.owner.load(Ordering::Relaxed)
+        // Acquire: pairs with the release in `belongs_to`.
+        self.owner.load(Ordering::Acquire)
     }
 
     /// Relaxed: the inbox publishes it.
@@ -92,8 +92,9 @@ impl Timer {
 
     /// The thread with this stamp has the timer from here on.
     fn belongs_to(&self, stamp: u32) {
-        // Relaxed: as in `state`.
-        self.owner.store(stamp, Ordering::Relaxed);
+        // Release: pairs with the acquire in `owner`. Whoever finds the target here, and asks it for a cancellation, makes the target see
+        // that the timer was sent: H5.
+        self.owner.store(stamp, Ordering::Release);
     }
 
     fn node(&self) -> NonNull<Node> {
@@ -307,16 +308,16 @@ fn make(requests: usize) -> Result<&'static Manager, Refusal> {
     let manager = Box::into_raw(made);
     // SAFETY: it came from the box, and is leaked if it gets a number.
     let made = unsafe { &*manager };
+    for request in &made.requests {
+        request.source.set(Some(made));
+        // SAFETY: the caller has the manager.
+        unsafe { made.put_back(request) };
+    }
     for (number, place) in ALL.iter().enumerate().skip(1) {
         // Relaxed: published with the number.
         made.stamp.store((1 << NUMBERS) + number as u32, Ordering::Relaxed);
         // Release: pairs with the acquire in `numbered`.
         if place.compare_exchange(ptr::null_mut(), manager, Ordering::Release, Ordering::Relaxed).is_ok() {
-            for request in &made.requests {
-                request.source.set(Some(made));
-                // SAFETY: the caller has the manager.
-                unsafe { made.put_back(request) };
-            }
             return Ok(made);
         }
     }
@@ -336,9 +337,16 @@ pub(super) fn of_lcore(lcore: u32) -> Option<&'static Manager> {
 /// In the child of a fork: the other threads are not there. Their managers stop, and the requests of this thread, whose manager is `own`,
 /// come back without a result.
 ///
+/// # Errors
+/// In a function that the manager calls: it is walking a list.
+///
 /// # Safety
 /// The process has one thread.
-pub(super) unsafe fn reset_after_fork(own: Option<&'static Manager>) {
+pub(super) unsafe fn reset_after_fork(own: Option<&'static Manager>) -> Result<(), Refusal> {
+    if let Some(own) = own {
+        // SAFETY: it is the calling thread's.
+        drop(unsafe { own.begin() }?);
+    }
     // First from all lists: a request may be in the list of another manager than its own.
     all().for_each(Manager::forget);
     for manager in all() {
@@ -349,10 +357,13 @@ pub(super) unsafe fn reset_after_fork(own: Option<&'static Manager>) {
             manager.requests.iter().for_each(|request| manager.put_back(request));
             // Relaxed: as above.
             if manager.is_taken.load(Ordering::Relaxed) && !own.is_some_and(|own| ptr::eq(own, manager)) {
+                // The thread may have been making it, or dropping it.
+                ptr::write(&mut manager.own().wheel, None);
                 manager.leave();
             }
         }
     }
+    Ok(())
 }
 
 /// For the thread that has the manager. No reference to `own` lives while a function of the program runs.
@@ -677,7 +688,8 @@ impl Manager {
             if addition.is_some() {
                 timer.enter(IDLE);
             }
-            Some(GONE)
+            // A cancellation follows a timer that was given away: H5.
+            (addition.is_some() || timer.owner() == self.stamp()).then_some(GONE)
         };
         // SAFETY: by the caller's promise.
         unsafe {
@@ -727,13 +739,14 @@ impl Manager {
             tsan::acquire(timer);
             let addition = (request.kind.get() == ADDED).then(|| request.time.get());
             // SAFETY: the timer is its target's until the result has come. The source of a cancellation keeps it valid that long.
-            let (result, owner) =
-                unsafe { (answer(&*timer, addition), addition.map_or_else(|| (*timer).owner(), |_| 0)) };
+            let result = unsafe { answer(&*timer, addition) };
             tsan::release(timer);
             let result = match result {
                 Some(result) => result,
-                // SAFETY: the request is in no list.
-                None if stamped(owner).is_some_and(|next| unsafe { next.inbox.post(at, at) }) => continue,
+                // SAFETY: without an answer, the timer is as it was. The request is in no list.
+                None if unsafe { stamped((*timer).owner()).is_some_and(|next| next.inbox.post(at, at)) } => {
+                    continue
+                }
                 None => GONE,
             };
             request.kind.set(result);
@@ -776,6 +789,11 @@ impl Calling<'_> {
         let _whole = Uncancelled::new();
         let take_in = |timer: &Timer, addition: Option<u64>| {
             if let Some(time) = addition {
+                if timer.owner() != manager.stamp() {
+                    // The thread that was asked has ended since, and this one has got its manager: H6.
+                    timer.enter(IDLE);
+                    return Some(GONE);
+                }
                 // SAFETY: this thread has the manager, and the timer was given to it.
                 unsafe { manager.own().arm(timer, time) };
                 return Some(ADDED);
@@ -1022,5 +1040,7 @@ pub(super) unsafe fn next(manager: &Manager, flags: u32) -> Option<u64> {
     // SAFETY: by the caller's promise.
     let own = unsafe { manager.own() };
     let shift = if flags & TICKS != 0 { 0 } else { own.shift };
-    own.wheel().next_deadline().map(|tick| tick.saturating_mul(1 << shift))
+    // Earlier, the wheel would only move timers, which waits until it is asked.
+    let next = own.wheel().next_deadline()?.max(own.quiet_until);
+    Some(next.saturating_mul(1 << shift))
 }

@@ -189,12 +189,9 @@ pub unsafe extern "C" fn still_htimer_stop() -> isize {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_htimer_reset_after_fork() {
-    call(|| {
-        // SAFETY: the caller promises that the process has one thread.
-        unsafe { manager::reset_after_fork(mine().ok()) };
-        Ok(0)
-    });
+pub unsafe extern "C" fn still_htimer_reset_after_fork() -> c_int {
+    // SAFETY: the caller promises that the process has one thread.
+    call(|| unsafe { manager::reset_after_fork(mine().ok()) }.map(|()| 0))
 }
 
 #[no_mangle]

@@ -193,6 +193,27 @@ static void one_thread(void)
     CHECK(fired == 10 && still_htimer_manage_time(6, 0) == 0 && still_htimer_stop() == 0);
 }
 
+/* A thread that manages when still_htimer_next says so, and no more often, expires all timers, in a few calls for each. */
+static void sleeper(void)
+{
+    begin(1024, 0, 0);
+    static struct still_htimer timers[5];
+    memset(timers, 0, sizeof timers);
+    uint64_t delay = 70;
+    for (int i = 0; i < 5; i++, delay *= 97)
+        CHECK(still_htimer_add(&timers[i], delay, i == 1 ? delay : 0, fire, NULL, STILL_HTIMER_TICKS | (i == 1 ? STILL_HTIMER_PERIODICAL : 0)) == 0);
+    uint64_t next = 0, before = 0;
+    int calls = 0;
+    while (fired < 40) {
+        CHECK(still_htimer_next(&next, STILL_HTIMER_TICKS) == 1 && (next > before || calls == 0));
+        CHECK(still_htimer_manage_time(next, STILL_HTIMER_TICKS) >= 0);
+        before = next;
+        calls++;
+    }
+    CHECK(calls < 40 * 12 && still_htimer_state(&timers[0]) == STILL_HTIMER_EXPIRED);
+    CHECK(still_htimer_stop() == 4);
+}
+
 /* No timer is early, in any unit. */
 static void units(void)
 {
@@ -535,6 +556,8 @@ static void *moves(void *argument)
     while (still_htimer_process() == 0) /* the addition of the timer that moves */
         (void)sched_yield();
     CHECK(still_htimer_manage_time(5, 0) == 2);
+    if (is_set(&owner->fired))
+        return NULL; /* before it has taken the cancellation in */
     while (!is_set(&owner->must_stop)) {
         CHECK(still_htimer_process() >= 0);
         (void)sched_yield();
@@ -546,9 +569,11 @@ static void moved(void)
 {
     begin(1, 0, 0);
     start(&second);
-    for (int to = 0; to < 2; to++) {
+    /* To its own thread; to another one; to another one, and the thread ends. */
+    for (int to = 0; to < 3; to++) {
         static struct owner first;
         memset(&first, 0, sizeof first);
+        first.fired = to == 2;
         at_gate = has_asked = 0;
         memset(results, 0, sizeof results);
         CHECK(pthread_create(&first.thread, NULL, moves, &first) == 0);
@@ -570,6 +595,13 @@ static void moved(void)
     CHECK(still_htimer_stop() == 0);
 }
 
+/* In a function, the list that it walks cannot be reset. */
+static void forks(struct still_htimer *timer, int result, void *argument) STILL_NOEXCEPT
+{
+    tell(timer, result, argument);
+    REFUSED(still_htimer_reset_after_fork(), -EBUSY, "may not call");
+}
+
 /* The child of a fork has only its own manager, with all places. */
 static void child(void)
 {
@@ -586,10 +618,10 @@ static void child(void)
     pid_t process = fork();
     CHECK(process >= 0);
     if (process == 0) {
-        still_htimer_reset_after_fork();
+        CHECK(still_htimer_reset_after_fork() == 0);
         REFUSED(still_htimer_async_add(owner.manager, &away, 1, 0, fire, NULL, 0, tell, NULL), -EPIPE, "ended");
         CHECK(still_htimer_state(&itself) == STILL_HTIMER_IDLE);
-        CHECK(still_htimer_async_add(still_htimer_mgr_self(), &itself, 2, 0, fire, NULL, 0, tell, NULL) == 0);
+        CHECK(still_htimer_async_add(still_htimer_mgr_self(), &itself, 2, 0, fire, NULL, 0, forks, NULL) == 0);
         CHECK(still_htimer_process() == 2 && told() == 1);
         CHECK(still_htimer_manage_time(5, 0) == 2);
         CHECK(still_htimer_stop() == 0);
@@ -724,6 +756,7 @@ int main(void)
 {
     refusals();
     one_thread();
+    sleeper();
     units();
     other_thread();
     heirs();

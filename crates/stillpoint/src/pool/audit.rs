@@ -87,23 +87,23 @@ pub struct CacheStats {
 }
 
 /// Counts of the calls of all threads: see [`AnyPool::call_stats`](super::AnyPool::call_stats). An object that is dropped, or freed by a
-/// reclaimer, counts as one call. Calls of a parked local for which other threads have left no place are not counted. Counts wrap.
+/// reclaimer, counts as one call. Calls for no objects, calls that find no shard free, and calls within constructors are not counted. Counts wrap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallStats {
-    /// Calls that have allocated single objects.
+    /// Calls that have allocated objects, not blocks.
     pub gets: usize,
     /// Objects that these calls have allocated.
     pub got: usize,
-    /// Calls that were to allocate single objects, and found too few.
+    /// Calls that were to allocate objects, not blocks, and found too few.
     pub failed_gets: usize,
     /// Objects that these calls were to allocate.
     pub not_got: usize,
-    /// Calls that have freed single objects.
+    /// Calls that have freed objects, not blocks; [`Local::free_many`](super::Local::free_many) counts as one for each 64 objects.
     pub puts: usize,
     /// Objects that calls have freed one by one or many at a time, those before a refused one included.
     pub put: usize,
-    /// Calls that were to free an object which the pool has refused.
+    /// Calls of locals that were to free an object which the pool has refused. Others are [misuses](PoolStats::misuses).
     pub failed_puts: usize,
     /// Blocks that were allocated.
     pub block_gets: usize,

@@ -328,8 +328,8 @@ impl<P> PoolBuilder<P> {
     }
 
     /// Whether the pool counts calls and objects, including what its caches serve: see [`AnyPool::call_stats`](super::AnyPool::call_stats).
-    /// Then calls take longer, and objects that are dropped, instead of freed through a local, go to their buckets as those that another
-    /// thread frees. The option costs nothing where it is off.
+    /// Then calls take longer, and objects that are dropped, not freed through a local, are returned to their buckets as if by another
+    /// thread. The option costs nothing where it is off.
     ///
     /// ```
     /// use stillpoint::pool::Pool;

@@ -1,11 +1,12 @@
 //! Counts of calls and objects, those that caches serve included.
 
 use std::mem::MaybeUninit;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::NonNull;
 
 use stillpoint::pool::audit::CallStats;
 use stillpoint::pool::raw::{RawBlock, RawLocal, RawPool};
-use stillpoint::pool::Pool;
+use stillpoint::pool::{Objects, Pool};
 
 /// Pools of these sizes and caches: with and without a cache, small, hardened, and growing.
 fn pools() -> Vec<RawPool> {
@@ -149,9 +150,25 @@ fn dropped_objects_are_counted() {
     assert_eq!(pool.audit().unwrap().stats.in_use, 0);
 }
 
-/// Constructors, and functions that reset objects, use the pool that calls them, park, and panic.
+/// Objects whose reset panics go back, and count as freed; too many objects count as not got.
 #[test]
-fn calls_within_calls_leave_the_counts_whole() {
+fn what_panics_is_counted() {
+    let objects = Objects::new(|| 0_u64).reset(|_| panic!("on purpose"));
+    let pool = Pool::builder(64, objects).cache(16).count_calls(true).build().unwrap();
+    let local = pool.local().unwrap();
+    for _ in 0..3 {
+        assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(4, &mut Vec::new()))).is_err());
+    assert!(local.alloc_many(usize::MAX, &mut Vec::new()).is_err());
+    let calls = pool.call_stats();
+    assert_eq!((calls.gets, calls.got, calls.put), (4, 7, 7));
+    assert_eq!((calls.failed_gets, calls.not_got), (1, usize::MAX));
+    assert_eq!(pool.stats().in_use, 0);
+}
+
+#[test]
+fn parked_locals_and_exhausted_ones_leave_the_counts_whole() {
     let pool = Pool::builder(8, || [0_u8; 64]).cache(4).bucket_bytes(512).max_objects(64).growth_step(8);
     let pool = pool.count_calls(true).build().unwrap();
     let (first, second) = (pool.local().unwrap(), pool.local().unwrap());

@@ -333,6 +333,7 @@ mod tests {
             high_water: Some(4),
             locals: 2,
             hardened: false,
+            counts_calls: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
         Core::new(&plan, Life::default(), None).expect("a little memory")

@@ -89,6 +89,14 @@ impl<'p> Handle<'p> {
         answer
     }
 
+    /// Counts a call that was to allocate more objects than the pool can have.
+    #[cold]
+    pub(crate) fn is_refused(&self, objects: usize) {
+        if self.is_closed() {
+            self.open(|| (), |all, ()| all.count_get(false, objects));
+        }
+    }
+
     /// Takes the shard that was kept.
     fn reopen(&self) {
         let shard = self.kept.replace(self.core.nobody());
@@ -477,6 +485,7 @@ impl<I: Iterator<Item = *mut u8>> Drop for Rest<'_, I> {
     fn drop(&mut self) {
         for object in self.objects.by_ref() {
             if let Some(place) = self.core.place_of(object).filter(|&place| self.core.disarm(object, place)) {
+                self.core.is_dropped(0, true);
                 self.core.free_stray(place);
             }
         }
@@ -570,8 +579,9 @@ impl Core {
     #[inline(never)]
     fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
         let core = shard.core();
-        core.is_dropped(0);
-        match core.accept(object, 0) {
+        let accepted = core.accept(object, 0);
+        core.is_dropped(0, accepted.is_ok());
+        match accepted {
             Ok(_) if shard.is_of(stillpoint_sys::os::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a
                 // call.
@@ -588,8 +598,9 @@ impl Core {
     /// The bucket came from the pool of `shard`, together with `shard`, and the caller gives up all its objects.
     pub(crate) unsafe fn free_block_anywhere(shard: &Shard, start: *mut u8) {
         let core = shard.core();
-        core.is_dropped(1);
-        let Ok(bucket) = core.accept_block(start) else { return core.misused(1) };
+        let accepted = core.accept_block(start);
+        core.is_dropped(1, accepted.is_ok());
+        let Ok(bucket) = accepted else { return core.misused(1) };
         if shard.is_of(stillpoint_sys::os::thread_handle()) {
             // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a call.
             unsafe { Hold::new(shard) }.give_bucket(bucket);
@@ -601,16 +612,17 @@ impl Core {
 
     /// Frees an object through the owner's inbox, without checking who holds its shard.
     pub(crate) fn free_without_shard(&self, object: *mut u8) {
-        self.is_dropped(0);
-        match self.accept(object, 0) {
+        let accepted = self.accept(object, 0);
+        self.is_dropped(0, accepted.is_ok());
+        match accepted {
             Ok(place) => self.free_stray(place),
             Err(_) => self.misused(1),
         }
     }
 
     /// Counts an object (0) or a block (1) that is freed without a handle, in a pool that counts calls.
-    fn is_dropped(&self, which: usize) {
-        if self.counts_calls {
+    fn is_dropped(&self, which: usize, is_accepted: bool) {
+        if self.counts_calls && is_accepted {
             // Relaxed: a count.
             self.dropped[which].fetch_add(1, Ordering::Relaxed);
         }
