@@ -63,6 +63,7 @@ fn always() -> Vec<Row> {
         "pool::Info" = pool::audit::Info;                                             true, true, true, true;
         "pool::MemoryInfo" = pool::audit::MemoryInfo;                                 true, true, true, true;
         "pool::CacheStats" = pool::audit::CacheStats;                                 true, true, true, true;
+        "pool::CallStats" = pool::audit::CallStats;                                   true, true, true, true;
         "pool::PoolStats" = pool::audit::PoolStats;                                   true, true, true, true;
         "pool::Audit" = pool::audit::Audit;                                          true, true, true, true;
         "pool::AuditError" = pool::audit::AuditError;                                 true, true, true, true;
