@@ -138,10 +138,9 @@ Installed stillpoint {VERSION} in {}:
   {lib}/pkgconfig/stillpoint.pc {lib}/cmake/stillpoint
   in place of DPDK: {lib}/pkgconfig/stillpoint-dpdk.pc
   in place of liburcu: {lib}/stillpoint/liburcu/pkgconfig
-  for programs that were compiled against liburcu: LD_LIBRARY_PATH={}
+  for programs that were compiled against liburcu, by LD_LIBRARY_PATH: {lib}/stillpoint/liburcu
 ",
-        root.display(),
-        options.prefix.join(&options.libdir).join("stillpoint/liburcu").display()
+        root.display()
     );
     if let Some(dpdk) = dpdk {
         text += &dpdk.summary(&options.prefix.join(&options.libdir));
