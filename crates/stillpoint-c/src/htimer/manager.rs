@@ -15,7 +15,7 @@ use crate::border::{Refusal, Uncancelled};
 use crate::reserve;
 use crate::timer::still_timer;
 
-/// A manager, to C: the address of its place in [`ALL`].
+/// A manager, to C: the address of its place among all.
 #[repr(C)]
 pub struct still_htimer_mgr {
     _private: [u8; 0],

@@ -152,7 +152,11 @@ fn a_peer_that_was_left_out_is_refused_with_its_package() {
         let is_group = missing.contenders.iter().any(|name| name.split('/').next() == Some(missing.peer));
         for name in missing.contenders.iter().copied().chain(is_group.then_some(missing.peer)) {
             let is_of_c = ["c/", "drop-in/"].iter().any(|group| name.starts_with(group));
-            let experiment = if is_of_c { "capi" } else { "reclaim" };
+            let experiment = match name {
+                "c/htimer" => "timer",
+                _ if is_of_c => "capi",
+                _ => "reclaim",
+            };
             refused(&["bench", experiment, "--contenders", name], &[missing.peer, missing.package]);
         }
     }
