@@ -10,7 +10,7 @@ use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, nanoseconds, time, Refusal};
 use crate::copies;
-use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
+use crate::handle::{self, find, is_unused, sized, Kind, Parts, Place, Versioned};
 
 /// A domain, to C.
 #[repr(C)]
@@ -133,10 +133,7 @@ pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, R
         // SAFETY: the header requires that the name is a string.
         builder = builder.name(unsafe { CStr::from_ptr(options.name) }.to_string_lossy());
     }
-    if options.reserved != 0 {
-        let text = c"struct still_domain_options: `reserved` is {}: set it to 0";
-        return Err(Refusal::invalid(text).with(options.reserved));
-    }
+    is_unused::<still_domain_options>(options.reserved)?;
     builder = match options.mode {
         0 => builder,
         1 => builder.fence(Mode::Symmetric),

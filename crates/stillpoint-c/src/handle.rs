@@ -325,6 +325,17 @@ pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> 
     }
 }
 
+/// Refuses a field that is for later versions, and is not 0.
+pub(crate) fn is_unused<T: Versioned>(reserved: u32) -> Result<(), Refusal> {
+    match reserved {
+        0 => Ok(()),
+        _ => {
+            let text = c"{}: `reserved` is {}: set it to 0";
+            Err(Refusal::invalid(text).with(&T::NAME).with(reserved))
+        }
+    }
+}
+
 /// The place where a program wants an answer.
 pub(crate) struct Place<T> {
     start: *mut T,

@@ -12,7 +12,7 @@ use stillpoint::pool::{BuildError, PoolBuilder};
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, Refusal};
-use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
+use crate::handle::{self, find, is_unused, sized, Kind, Parts, Place, Versioned};
 use crate::thread_end::{adopt, disown};
 
 /// A pool, to C.
@@ -250,10 +250,7 @@ unsafe fn configure(
             return Err(Refusal::invalid(text).with(other));
         }
     });
-    if options.reserved != 0 {
-        let text = c"struct still_pool_options: `reserved` is {}: set it to 0";
-        return Err(Refusal::invalid(text).with(options.reserved));
-    }
+    is_unused::<still_pool_options>(options.reserved)?;
     builder = builder.hardened(options.hardened != 0).count_calls(options.count_calls != 0);
     if let Some(node) = options.node.checked_sub(1) {
         builder = builder.node(node);

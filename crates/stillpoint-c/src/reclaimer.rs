@@ -11,7 +11,7 @@ use stillpoint::rcu::{Domain, Reclaimer, ReclaimerBuilder};
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, sized, Kind, Parts, Versioned};
+use crate::handle::{self, find, is_unused, sized, Kind, Parts, Versioned};
 use crate::thread::Threading;
 use crate::{once, reserve};
 
@@ -70,10 +70,7 @@ pub(crate) unsafe fn configure(
     }
     // SAFETY: the options are not null, so their first word is their size, by the caller's promise.
     let options = unsafe { sized(options) }?;
-    if options.reserved != 0 {
-        let text = c"struct still_reclaimer_options: `reserved` is {}: set it to 0";
-        return Err(Refusal::invalid(text).with(options.reserved));
-    }
+    is_unused::<still_reclaimer_options>(options.reserved)?;
     if options.max_pending > 0 {
         builder = builder.max_pending(options.max_pending);
     }

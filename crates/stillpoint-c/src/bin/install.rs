@@ -379,12 +379,6 @@ Cflags: -I${{includedir}}/stillpoint/dpdk
     )
 }
 
-/// The three numbers of a version.
-fn number(version: &str) -> [u32; 3] {
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    [(); 3].map(|()| parts.next().unwrap_or(0))
-}
-
 /// What is installed of liburcu itself, whose containers and atomics programs go on using.
 struct Liburcu {
     version: Option<String>,
@@ -467,6 +461,10 @@ impl Liburcu {
 
     /// The version of the interface: that of what is installed, and at least the one that has polling.
     fn version(&self) -> &str {
+        let number = |version: &str| {
+            let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+            [(); 3].map(|()| parts.next().unwrap_or(0))
+        };
         match &self.version {
             Some(version) if number(version) > number(Self::POLLING) => version,
             _ => Self::POLLING,

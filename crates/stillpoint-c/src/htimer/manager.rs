@@ -387,7 +387,7 @@ impl Manager {
         unsafe { &mut *self.own.get() }
     }
 
-    /// Takes the manager, if no thread has it, it has so many places, and all of them are there.
+    /// Takes the manager, if no thread has it, it has this many places, and all of them are there.
     fn is_got(&self, places: usize) -> bool {
         let is_taken = self.requests.len() != places
             || self.is_taken.load(Ordering::Relaxed)

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
 use crate::border::{briefly, call, Refusal};
-use crate::handle::{sized, Versioned};
+use crate::handle::{is_unused, sized, Versioned};
 use crate::own;
 use crate::thread_end::{disown, note};
 
@@ -17,7 +17,7 @@ use manager::{
 pub use manager::{still_htimer, still_htimer_fn, still_htimer_mgr, still_htimer_result_fn};
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct still_htimer_options {
     size: usize,
     tick: u64,
@@ -119,15 +119,15 @@ pub unsafe extern "C" fn still_htimer_start_(options: *const still_htimer_option
 fn plan(options: Option<still_htimer_options>, lcore: u32) -> Result<Plan, Refusal> {
     const LEAST: usize = 16;
     const MOST: usize = 1 << 20;
-    let options = options.unwrap_or(still_htimer_options {
-        size: 0,
-        tick: 0,
-        requests: 0,
-        burst: 0,
-        begin: 0,
-        no_clock: 0,
-        reserved: 0,
-    });
+    fn or<N: PartialEq + From<u8>>(value: N, usual: N) -> N {
+        if value == N::from(0) {
+            usual
+        } else {
+            value
+        }
+    }
+
+    let options = options.unwrap_or_default();
     if options.tick != 0 && !options.tick.is_power_of_two() {
         let text = c"a tick of {} ns is not a power of two";
         return Err(Refusal::invalid(text).with(options.tick as usize));
@@ -136,23 +136,13 @@ fn plan(options: Option<still_htimer_options>, lcore: u32) -> Result<Plan, Refus
         let text = c"`requests` is {}: a thread has at most {}";
         return Err(Refusal::invalid(text).with(options.requests).with(MOST));
     }
-    if options.reserved != 0 {
-        let text = c"struct still_htimer_options: `reserved` is {}: set it to 0";
-        return Err(Refusal::invalid(text).with(options.reserved));
-    }
+    is_unused::<still_htimer_options>(options.reserved)?;
     // Without a clock, ticks are what the program counts: then a tick of a nanosecond leaves it all 64 bits.
     let has_clock = options.no_clock == 0;
     let shift = or(options.tick, if has_clock { 1 << 10 } else { 1 }).trailing_zeros();
     if !has_clock && options.begin > u64::MAX >> shift {
         let text = c"`begin` is beyond the end of time, which is 2^64 ns";
         return Err(Refusal::invalid(text));
-    }
-    fn or<N: PartialEq + From<u8>>(value: N, usual: N) -> N {
-        if value == N::from(0) {
-            usual
-        } else {
-            value
-        }
     }
     Ok(Plan {
         shift,

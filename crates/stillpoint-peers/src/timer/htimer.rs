@@ -51,7 +51,7 @@ struct Timers {
 }
 
 impl Timers {
-    /// Starts the calling thread's manager, with room for so many requests.
+    /// Starts the calling thread's manager, with room for this many requests.
     fn new(number: usize, requests: usize) -> Result<Self, String> {
         // SAFETY: the function takes any number.
         match unsafe { stillpoint_htimers_start(requests) } {
@@ -203,7 +203,7 @@ impl HtimerSource {
         Timers::new(timers, timers).map(Self)
     }
 
-    /// Asks the target to add a timer for each delay, so many at a time. Returns for how many it has asked.
+    /// Asks the target to add a timer for each delay, `burst` at a time. Returns the number of requests.
     pub fn ask(&mut self, target: HtimerAddress, delays: &[u64], burst: usize) -> usize {
         assert!(delays.len() <= self.0.number, "more delays than timers");
         // SAFETY: there are at least as many timers as delays, and managers are never freed.

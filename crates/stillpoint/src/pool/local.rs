@@ -76,7 +76,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// As [`alloc`](Local::alloc).
     pub fn alloc_many(&self, count: usize, to: &mut Vec<Obj<'p, T>>) -> Result<(), Exhausted> {
         if count > self.handle.core().maximum() {
-            self.handle.is_refused(count);
+            self.handle.count_refused(count);
             return Err(Exhausted { wanted: count });
         }
         to.reserve(count);
@@ -124,7 +124,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     pub fn alloc_bulk(&self, count: usize, to: &mut Bulk<'p, T>) -> Result<(), Exhausted> {
         assert!(to.is_of(self.handle.core()), "the bulk belongs to another pool");
         if count > self.handle.core().maximum() {
-            self.handle.is_refused(count);
+            self.handle.count_refused(count);
             return Err(Exhausted { wanted: count });
         }
         let addresses = to.room(count);

@@ -61,8 +61,8 @@ impl<'p> Handle<'p> {
     /// Whether this call has to be counted: then [`open`](Handle::open) makes it.
     ///
     /// Outside of calls, a handle of a pool that counts seems parked: it has the shard of nobody, whose cache is empty and full, and no
-    /// thread is stored in its own shard. So every call takes a slow path, and comes here; in other pools, fast paths are not a
-    /// cycle longer.
+    /// thread is stored in its own shard. So every call takes a slow path, and comes here; in other pools, fast paths are
+    /// as they were.
     #[inline]
     fn is_closed(&self) -> bool {
         self.core.counts_calls && !self.is_open.get()
@@ -91,7 +91,7 @@ impl<'p> Handle<'p> {
 
     /// Counts a call that was to allocate more objects than the pool can have.
     #[cold]
-    pub(crate) fn is_refused(&self, objects: usize) {
+    pub(crate) fn count_refused(&self, objects: usize) {
         if self.is_closed() {
             self.open(|| (), |all, ()| all.count_get(false, objects));
         }
@@ -485,7 +485,7 @@ impl<I: Iterator<Item = *mut u8>> Drop for Rest<'_, I> {
     fn drop(&mut self) {
         for object in self.objects.by_ref() {
             if let Some(place) = self.core.place_of(object).filter(|&place| self.core.disarm(object, place)) {
-                self.core.is_dropped(0, true);
+                self.core.count_dropped(0, true);
                 self.core.free_stray(place);
             }
         }
@@ -580,7 +580,7 @@ impl Core {
     fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
         let core = shard.core();
         let accepted = core.accept(object, 0);
-        core.is_dropped(0, accepted.is_ok());
+        core.count_dropped(0, accepted.is_ok());
         match accepted {
             Ok(_) if shard.is_of(stillpoint_sys::os::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a
@@ -599,7 +599,7 @@ impl Core {
     pub(crate) unsafe fn free_block_anywhere(shard: &Shard, start: *mut u8) {
         let core = shard.core();
         let accepted = core.accept_block(start);
-        core.is_dropped(1, accepted.is_ok());
+        core.count_dropped(1, accepted.is_ok());
         let Ok(bucket) = accepted else { return core.misused(1) };
         if shard.is_of(stillpoint_sys::os::thread_handle()) {
             // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a call.
@@ -613,7 +613,7 @@ impl Core {
     /// Frees an object through the owner's inbox, without checking who holds its shard.
     pub(crate) fn free_without_shard(&self, object: *mut u8) {
         let accepted = self.accept(object, 0);
-        self.is_dropped(0, accepted.is_ok());
+        self.count_dropped(0, accepted.is_ok());
         match accepted {
             Ok(place) => self.free_stray(place),
             Err(_) => self.misused(1),
@@ -621,7 +621,7 @@ impl Core {
     }
 
     /// Counts an object (0) or a block (1) that is freed without a handle, in a pool that counts calls.
-    fn is_dropped(&self, which: usize, is_accepted: bool) {
+    fn count_dropped(&self, which: usize, is_accepted: bool) {
         if self.counts_calls && is_accepted {
             // Relaxed: a count.
             self.dropped[which].fetch_add(1, Ordering::Relaxed);
