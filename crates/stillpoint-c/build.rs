@@ -5,7 +5,14 @@ fn main() {
     println!("cargo::rerun-if-changed=include/stillpoint/thread.h");
     println!("cargo::rerun-if-changed=include/stillpoint/urcu.h");
     println!("cargo::rerun-if-changed=include/stillpoint/liburcu/urcu/flavor.h");
-    cc::Build::new()
+    let mut build = cc::Build::new();
+    // Nothing in the library depends on where it was built. The compiler may know the folder by another path.
+    let here = std::path::PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets this"));
+    for folder in [here.canonicalize().expect("it is there"), here] {
+        let name = concat!("/stillpoint-", env!("CARGO_PKG_VERSION"), "/crates/stillpoint-c");
+        build.flag_if_supported(format!("-ffile-prefix-map={}={name}", folder.display()));
+    }
+    build
         .file("src/urcu/shim.c")
         .include("include")
         .include("include/stillpoint/liburcu")

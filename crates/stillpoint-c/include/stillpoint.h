@@ -210,6 +210,10 @@ extern "C" {
 
 #define STILL_NODISCARD __attribute__((__warn_unused_result__))
 
+/* ------------------------------------------------------------------------------------------------------------------
+ * Errors and the version
+ */
+
 /* The version of the library, as "0.1.0". */
 const char *still_version(void) STILL_NOEXCEPT;
 

@@ -5,7 +5,7 @@
 //! To build and install the headers and libraries:
 //!
 //! ```text
-//! cargo run --release -p stillpoint-c --bin install -- --prefix /usr/local
+//! cargo run -p stillpoint-c --bin install -- --prefix /usr/local
 //! ```
 
 // A circle of files: `border`, `copies`, `cpp`, `domain`, `handle`, `own`, `reader`, `reason`, `report`, `reserve`, `start`, `thread`,

@@ -8,6 +8,8 @@ use std::process::Command;
 mod fences;
 #[path = "programs/headers.rs"]
 mod headers;
+#[path = "programs/install.rs"]
+mod install;
 #[path = "programs/installed.rs"]
 mod installed;
 mod programs;
@@ -597,103 +599,6 @@ fn the_shared_library_exports_the_header() {
     assert_eq!(compared(functions), compared(declared));
 }
 
-#[test]
-fn a_program_finds_the_library_by_pkg_config() {
-    runs_by_pkg_config("lib/pkgconfig", "stillpoint", &root().join("tests/c/writers.c"), &[]);
-}
-
-/// The commands that `install` prints compile a program that starts, and all files that it names are there.
-#[test]
-fn the_installer_says_what_comes_next() {
-    let printed = std::fs::read_to_string(prefix().join("printed")).unwrap();
-    let (installed, next) = printed.split_once("Compile a program with:\n").unwrap();
-    let (first, files) = installed.split_once(":\n").unwrap();
-    assert!(first.ends_with(&format!(" in {}", prefix().display())), "{printed}");
-    let files: Vec<_> = files.split_whitespace().filter(|word| word.contains('/')).collect();
-    assert!(files.len() > 5, "{printed}");
-    for file in files {
-        assert!(prefix().join(file).exists(), "{file} is not there: {printed}");
-    }
-    let folder = place().join("next");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::copy(root().join("examples/configuration.c"), folder.join("program.c")).unwrap();
-    if pkg_config("lib/pkgconfig", &["stillpoint"]).is_none() {
-        return;
-    }
-    let script = format!("set -e\n{next}\n./a.out\n");
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &script]).env_remove("PKG_CONFIG_PATH").env_remove("LD_LIBRARY_PATH");
-    // A library that the system has does not count.
-    let output = shell.env("PKG_CONFIG_LIBDIR", &folder).current_dir(&folder).output().unwrap();
-    assert!(output.status.success(), "{next}\n{}", said(&output));
-}
-
-#[test]
-fn a_program_finds_the_library_by_cmake() {
-    let (source, build) = (place().join("cmake"), place().join("cmake/build"));
-    std::fs::create_dir_all(&build).unwrap();
-    let of_tests = root().join("tests/c");
-    let of_tests = of_tests.display();
-    let of_rte = root().join("tests/rte");
-    let of_rte = of_rte.display();
-    let mut programs = vec!["shared", "static", "dpdk"];
-    let mut text = format!(
-        "cmake_minimum_required(VERSION 3.16)\nproject(test C)\nfind_package(stillpoint 0 REQUIRED)\n\
-         find_package(stillpoint 0.1 REQUIRED)\n\
-         find_package(Threads REQUIRED)\nadd_compile_definitions(_GNU_SOURCE)\n\
-         add_executable(shared {of_tests}/errors.c)\ntarget_link_libraries(shared stillpoint::stillpoint Threads::Threads)\n\
-         add_executable(static {of_tests}/errors.c)\ntarget_link_libraries(static stillpoint::static Threads::Threads)\n\
-         add_executable(dpdk {of_rte}/qsbr.c)\ntarget_link_libraries(dpdk stillpoint::dpdk Threads::Threads)\n"
-    );
-    if is_there_a_static_libc() {
-        programs.push("whole");
-        text += &format!(
-            "add_executable(whole {of_tests}/errors.c)\n\
-             target_link_libraries(whole stillpoint::static Threads::Threads -static)\n"
-        );
-    }
-    std::fs::write(source.join("CMakeLists.txt"), text).unwrap();
-    let mut configure = Command::new("cmake");
-    configure.arg("-S").arg(&source).arg("-B").arg(&build);
-    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display()));
-    let Ok(output) = configure.output() else { return skipped("cmake is not installed") };
-    assert!(output.status.success(), "{}", said(&output));
-    let output = Command::new("cmake").arg("--build").arg(&build).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    for program in programs {
-        let output = with_library(&build.join(program)).output().unwrap();
-        assert!(output.status.success(), "{program}: {}", said(&output));
-    }
-}
-
-#[test]
-fn a_program_finds_the_library_by_meson() {
-    let (source, build) = (place().join("meson"), place().join("meson/build"));
-    // Removes what an earlier run has left.
-    let _ = std::fs::remove_dir_all(&source);
-    std::fs::create_dir_all(&source).unwrap();
-    let text = "project('test', 'c', default_options: ['c_std=gnu11'])\n\
-        executable('program', 'errors.c', c_args: '-D_GNU_SOURCE', \
-        dependencies: [dependency('stillpoint', version: '>=0.1'), dependency('threads')])\n";
-    std::fs::write(source.join("meson.build"), text).unwrap();
-    for file in ["errors.c", "check.h"] {
-        std::fs::copy(root().join("tests/c").join(file), source.join(file)).unwrap();
-    }
-    let meson = |arguments: &[&Path]| {
-        let mut command = Command::new("meson");
-        command.args(arguments).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
-        command.output()
-    };
-    let Ok(output) = meson(&["setup".as_ref(), &build, &source]) else {
-        return skipped("meson is not installed");
-    };
-    assert!(output.status.success(), "{}", said(&output));
-    let output = meson(&["compile".as_ref(), "-C".as_ref(), &build]).unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    let output = with_library(&build.join("program")).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-}
-
 /// The programs use only valid memory, and leak none.
 #[test]
 fn valgrind_finds_nothing() {
@@ -824,19 +729,4 @@ fn a_program_that_closes_the_library_goes_on() {
         let output = Command::new(&program).arg(&plugin).output().unwrap();
         assert_eq!(output.status.success(), stays, "{name}: {}: {}", output.status, said(&output));
     }
-}
-
-#[test]
-fn the_installer_says_what_it_does_not_know() {
-    let install =
-        |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_install")).args(arguments).output().unwrap();
-    for (arguments, words) in [
-        (&["--frobnicate"][..], "no option --frobnicate"),
-        (&["--prefix"], "--prefix needs a value"),
-        (&["--prefix", "here"], "not an absolute path"),
-    ] {
-        let output = install(arguments);
-        assert!(!output.status.success() && said(&output).contains(words), "{}", said(&output));
-    }
-    assert!(said(&install(&["--help"])).contains("--destdir"));
 }

@@ -1,5 +1,6 @@
-/*
- * The driver "stillpoint" of DPDK's rte_mempool: how its pools are configured.
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * mempool.h: the driver "stillpoint" of DPDK's rte_mempool, and how its pools are configured.
  *
  * A mempool that is made with the driver's name has settings that fit. To choose others, pass a struct still_mempool_config to
  * rte_mempool_set_ops_byname, which keeps the pointer until the mempool is populated:

@@ -1,0 +1,1 @@
+//! Nothing: `cargo build --package stillpoint-c` builds the library.
