@@ -171,7 +171,8 @@ fn libraries_do_not_say_where_they_were_built() {
             assert!(!contains(&bytes, &format!("{}/", folder.display())), "{file}: {}", folder.display());
         }
     }
-    let [library, debug] = ["lib/libstillpoint.so", &debug].map(|file| std::fs::read(prefix().join(file)).unwrap());
+    let [library, debug] =
+        ["lib/libstillpoint.so", &debug].map(|file| std::fs::read(prefix().join(file)).unwrap());
     assert!(contains(&library, ".gnu_debuglink") && library.len() < debug.len());
 }
 
