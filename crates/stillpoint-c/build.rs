@@ -12,6 +12,8 @@ fn main() {
         let name = concat!("/stillpoint-", env!("CARGO_PKG_VERSION"), "/crates/stillpoint-c");
         build.flag_if_supported(format!("-ffile-prefix-map={}={name}", folder.display()));
     }
+    // rustc's archives have no index of objects that are for the linker's own optimisation.
+    build.flag_if_supported("-fno-lto");
     build
         .file("src/urcu/shim.c")
         .include("include")

@@ -2,8 +2,7 @@
  *
  * stillpoint.h: read-copy-update that frees memory even while readers are preempted; a lock-free hash table; a timer wheel; a pool.
  *
- * A program in one screen: threads read a configuration, and one thread replaces it. In C++, see examples/configuration.cc in the
- * sources.
+ * A program in one screen: threads read a configuration, and one thread replaces it. In C++, see examples/configuration.cc.
  *
  *     #include <pthread.h>
  *     #include <stdio.h>
@@ -211,7 +210,7 @@ extern "C" {
 #define STILL_NODISCARD __attribute__((__warn_unused_result__))
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Errors and the version
+ * Errors: their reasons, and the version of the library
  */
 
 /* The version of the library, as "0.1.0". */
@@ -233,7 +232,7 @@ typedef void still_report_fn(const char *report, void *context) STILL_NOEXCEPT;
 void still_on_report(still_report_fn *hook, void *context) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Domains
+ * Domains: what readers and writers share, and grace periods
  */
 
 struct still_domain;
@@ -396,7 +395,7 @@ STILL_NODISCARD int still_barrier(const struct still_domain *domain, int64_t tim
 int still_reset_after_fork(const struct still_domain *domain) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Readers
+ * Readers: regions, quiescent states and protected loads
  */
 
 /* The part of a handle that inline functions read. Programs must not use it: still_reader and still_qsbr are handles like any
@@ -727,6 +726,7 @@ STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *dom
 STILL_NODISCARD int still_hold_protect_(struct still_hold *hold, const void *link, void *object) STILL_NOEXCEPT;
 /* Releases the object. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;
+/* Releases the object, and frees the hold. */
 int still_hold_free(struct still_hold *hold) STILL_NOEXCEPT;
 
 #ifdef __cplusplus
@@ -797,7 +797,7 @@ STILL_NODISCARD static inline int still_hold_protect(struct still_hold *hold, co
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Writers
+ * Writers: objects are retired, and freed when no reader holds them
  */
 
 /* Destroys an object: called once, when no reader can hold it. */
@@ -895,7 +895,7 @@ ssize_t still_background_pending(const struct still_background *background) STIL
 ssize_t still_background_free(struct still_background *background, int64_t timeout) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Callbacks in the program's own objects: no allocation, never full
+ * Callbacks: in the program's own objects, without allocation, and never full
  */
 
 /* Two words, anywhere in an object. They belong to the queue from still_call until the callback begins. */
@@ -994,7 +994,7 @@ int still_queue_reset_after_fork(struct still_queue *queue) STILL_NOEXCEPT;
 ssize_t still_queue_pending(const struct still_queue *queue) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Tables
+ * Tables: lock-free hash tables
  */
 
 /* A hash table. All keys have the size that is chosen when the table is made; each value is one word. Lookups are lock-free; writers
@@ -1104,7 +1104,7 @@ typedef int still_entry_fn(const void *key, void *value, void *context) STILL_NO
 int still_table_each(const struct still_table *table, const void *reader, still_entry_fn *function, void *context) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Timers
+ * Timers: a hierarchical wheel
  */
 
 /* A timer, in a struct of the program: 32 bytes, initialised with STILL_TIMER_INIT or with zeros. While it is in a wheel, the
@@ -1156,7 +1156,7 @@ STILL_NODISCARD int still_wheel_next_deadline(const struct still_wheel *wheel, u
 ssize_t still_wheel_len(const struct still_wheel *wheel) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Pools
+ * Pools: objects of one size
  */
 
 /* Objects of one size, in memory that the pool allocates when it is made and when it grows. A pool that never has more than 512 objects,

@@ -48,6 +48,9 @@
  * ERRORS are those of stillpoint.h. Also, from all functions that are for the calling thread's manager: -ESRCH, it has none. Only
  * still_htimer_start allocates: 36 KiB, and 64 bytes for each request, which stay for threads that start later.
  *
+ * If DPDK's headers are on the compiler's path, managers know their lcores, and the program needs DPDK's libraries. Define
+ * STILL_HTIMER_WITHOUT_DPDK if it has none.
+ *
  * C11 or C++17; GCC or Clang.
  */
 #ifndef STILLPOINT_HTIMER_H
@@ -55,8 +58,6 @@
 
 #include <stillpoint.h>
 
-/* If DPDK's headers are on the compiler's path, managers know their lcores, and the program needs DPDK's libraries. Define
- * STILL_HTIMER_WITHOUT_DPDK if it has none. */
 #if defined(__has_include) && !defined(STILL_HTIMER_WITHOUT_DPDK)
 #if __has_include(<rte_config.h>) && __has_include(<rte_lcore.h>)
 #include <rte_config.h>
@@ -88,7 +89,7 @@ typedef void still_htimer_fn(struct still_htimer *timer, void *argument) STILL_N
 #define STILL_HTIMER_TELL_CANCEL 16u /* the function is also called on cancellation: still_htimer_state then says STILL_HTIMER_CANCELLED */
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Managers
+ * Managers: of the timers of a thread
  */
 
 /* The manager of a thread's timers. A process has at most 4,095. A pointer to one stays valid for ever; once its thread has ended or
@@ -155,7 +156,7 @@ uint64_t still_htimer_time(uint32_t flags) STILL_NOEXCEPT;
 STILL_NODISCARD int still_htimer_next(uint64_t *time, uint32_t flags) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Timers of the calling thread
+ * Local: timers of the calling thread
  */
 
 /* Adds a timer: constant time. With STILL_HTIMER_PERIODICAL, it expires at `time`, and then by `period`. -EINVAL: that is 0, or flags
@@ -175,14 +176,15 @@ enum still_htimer_result {
     STILL_HTIMER_SENT = 6               /* only a state: it is on its way to its thread */
 };
 
-/* Cancels a timer: constant time. Returns STILL_HTIMER_CANCELLED, _EXPIRED or _ALREADY_CANCELLED. -EBUSY: it is another thread's. */
+/* Cancels a timer: constant time. Returns STILL_HTIMER_CANCELLED, STILL_HTIMER_EXPIRED or
+ * STILL_HTIMER_ALREADY_CANCELLED. -EBUSY: it is another thread's. */
 int still_htimer_cancel(struct still_htimer *timer) STILL_NOEXCEPT;
 
 /* What a timer is. For its own thread; another one gets an answer that may be out of date. */
 int still_htimer_state(const struct still_htimer *timer) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Timers of another thread, or of this one
+ * Remote: timers of another thread, or of this one
  */
 
 /* What is called with a result, on the thread that has asked. NULL: nobody asks for it. */

@@ -114,6 +114,9 @@ fn the_installer_says_what_it_does_not_know() {
         (&["--frobnicate"][..], "no option --frobnicate"),
         (&["--prefix"], "--prefix needs a value"),
         (&["--prefix", "here"], "not an absolute path"),
+        (&["--prefix", "/a b"], "a space or a comma"),
+        (&["--prefix", prefix, "--libdir", "/elsewhere/lib"], "not below the prefix"),
+        (&["--prefix", prefix, "--libdir", "lib/../.."], "not below the prefix"),
         (&["--from", "here", "--profile", "release"], "leave out one of them"),
         (&["--prefix", prefix, "--from", prefix], "libstillpoint_c.a is not there"),
     ] {
@@ -137,7 +140,8 @@ fn what_was_built_is_installed_without_cargo() {
         .arg(&copy)
         .arg("--from")
         .arg(&built)
-        .env("CARGO", "/none");
+        .env("CARGO", "/none")
+        .env("CC", "cc -g0");
     let output = install.output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let copy = copy.join("usr/local");

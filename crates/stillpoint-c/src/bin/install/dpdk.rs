@@ -51,14 +51,15 @@ impl Dpdk {
         let folder = self.folder(lib);
         make_folder(&folder)?;
         let mut command = compiler();
-        command.args(["-std=gnu11", "-O2", "-fPIC", "-shared"]).args(self.flags.split_whitespace());
+        command.args(["-std=gnu11", "-fPIC", "-shared"]).args(self.flags.split_whitespace());
         command
             .arg("-I")
             .arg(include)
             .arg(source.join("dpdk/mempool.c"))
             .arg("-o")
             .arg(folder.join(Self::DRIVER));
-        command.arg("-L").arg(lib).arg("-lstillpoint");
+        // By its path: the flags of packages may name folders of other versions.
+        command.arg(lib.join("libstillpoint.so"));
         command.arg("-L").arg(&self.lib).args(["-lrte_mempool", "-lrte_eal"]);
         command.args(["-Wl,-z,defs", "-Wl,-z,relro,-z,now"]).args(options.search_path());
         run(&mut command, "compile the driver of rte_mempool")

@@ -59,7 +59,8 @@ fn cmake_config(Options { libdir, .. }: &Options, soname: &str) -> String {
     format!(
         "\
 # The targets stillpoint::stillpoint (shared), stillpoint::static, and stillpoint::dpdk (the headers in place of DPDK's, shared).
-get_filename_component(stillpoint_PREFIX \"${{CMAKE_CURRENT_LIST_DIR}}{up}\" ABSOLUTE)
+get_filename_component(stillpoint_PREFIX \"${{CMAKE_CURRENT_LIST_DIR}}\" REALPATH)
+get_filename_component(stillpoint_PREFIX \"${{stillpoint_PREFIX}}{up}\" ABSOLUTE)
 if(NOT TARGET stillpoint::stillpoint)
     add_library(stillpoint::stillpoint SHARED IMPORTED)
     set_target_properties(stillpoint::stillpoint PROPERTIES

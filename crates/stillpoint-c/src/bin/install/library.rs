@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::found::PRIVATE;
-use crate::tools::{compiler, make_folder, run, said, write};
+use crate::tools::{compiler, failed, make_folder, run, said, tool, write};
 use crate::VERSION;
 
 /// The name of the static library in cargo's folders.
@@ -65,17 +65,19 @@ fn path_flags(source: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Adds flags to those that cargo finds in the environment, or else in its configuration.
+/// Adds flags to those that cargo finds in the environment, or else in its configuration. They may have spaces.
 fn add_flags(cargo: &mut Command, flags: &[String]) {
-    for (variable, separator) in [("CARGO_ENCODED_RUSTFLAGS", "\u{1f}"), ("RUSTFLAGS", " ")] {
-        if let Ok(present) = std::env::var(variable) {
-            let all: Vec<_> =
-                std::iter::once(present).filter(|text| !text.is_empty()).chain(flags.to_vec()).collect();
-            cargo.env(variable, all.join(separator));
+    const ENCODED: &str = "CARGO_ENCODED_RUSTFLAGS";
+    let present = match (std::env::var(ENCODED), std::env::var("RUSTFLAGS")) {
+        (Ok(encoded), _) => encoded.split('\u{1f}').map(str::to_owned).collect::<Vec<_>>(),
+        (_, Ok(plain)) => plain.split_whitespace().map(str::to_owned).collect(),
+        _ => {
+            cargo.arg("--config").arg(format!("build.rustflags={flags:?}"));
             return;
         }
-    }
-    cargo.arg("--config").arg(format!("build.rustflags={flags:?}"));
+    };
+    let all = present.iter().chain(flags).filter(|flag| !flag.is_empty());
+    cargo.env(ENCODED, all.map(String::as_str).collect::<Vec<_>>().join("\u{1f}"));
 }
 
 /// Before 1.0, each minor version has another interface.
@@ -87,31 +89,34 @@ pub(crate) fn soname() -> String {
 }
 
 /// Links the shared library. It exports the functions of the headers, with a version, and nothing else.
-pub(crate) fn link(library: &Path, to: &Path, soname: &str) -> Result<(), String> {
-    let map = to.with_extension("map");
+pub(crate) fn link(library: &Path, lib: &Path, name: &str, soname: &str, strips: bool) -> Result<(), String> {
+    let (new, map) = (lib.join("libstillpoint.new"), lib.join("libstillpoint.map"));
     let release = VERSION.rsplit_once('.').map_or(VERSION, |(release, _)| release);
-    write(&map, &format!("STILLPOINT_{release} {{ global: still_*; local: *; }};\n"))?;
+    write(&map, format!("STILLPOINT_{release} {{ global: still_*; local: *; }};\n"))?;
     let mut command = compiler();
     command.args(["-shared", "-Wl,--gc-sections", "-Wl,-z,nodelete", "-Wl,-z,defs", "-Wl,-z,relro,-z,now"]);
-    command.arg("-Wl,--build-id").arg(format!("-Wl,-soname,{soname}"));
-    let mut script = OsString::from("-Wl,--version-script=");
-    script.push(&map);
-    command.arg(script).arg("-o").arg(to);
+    command.args(["-Wl,--build-id", "-Wl,--as-needed"]).arg(format!("-Wl,-soname,{soname}"));
+    command.args(["-Xlinker", "--version-script", "-Xlinker"]).arg(&map).arg("-o").arg(&new);
     command.arg("-Wl,--whole-archive").arg(library).arg("-Wl,--no-whole-archive").args(PRIVATE.split(' '));
-    let answer = run(&mut command, "link the shared library");
+    let linked = run(&mut command, "link the shared library");
     let _ = fs::remove_file(&map);
-    answer
+    linked?;
+    let debug = lib.join(".debug").join(format!("{name}.debug"));
+    match strips {
+        true => separate_debug_information(&new, &debug)?,
+        // It would be that of an earlier library.
+        false => drop(fs::remove_file(&debug)),
+    }
+    let library = lib.join(name);
+    fs::rename(&new, &library).map_err(|error| failed(&library, &error))
 }
 
-/// Moves the library's debug information into a file in `.debug`, where debuggers look for it.
-pub(crate) fn separate_debug_information(lib: &Path, library: &str) -> Result<(), String> {
-    let folder = lib.join(".debug");
-    make_folder(&folder)?;
-    let (library, debug) = (lib.join(library), folder.join(format!("{library}.debug")));
-    let objcopy = || Command::new(std::env::var_os("OBJCOPY").unwrap_or_else(|| "objcopy".into()));
+/// Moves a library's debug information into a file in `.debug`, where debuggers look for it.
+fn separate_debug_information(library: &Path, debug: &Path) -> Result<(), String> {
+    make_folder(debug.parent().expect("it is in a folder"))?;
     let mut link = OsString::from("--add-gnu-debuglink=");
-    link.push(&debug);
-    let task = "separate the debug information (--no-strip leaves it in the library)";
-    run(objcopy().arg("--only-keep-debug").arg(&library).arg(&debug), task)?;
-    run(objcopy().arg("--strip-unneeded").arg(link).arg(&library), task)
+    link.push(debug);
+    let task = "separate the debug information; $OBJCOPY names another program, and --no-strip does without";
+    run(tool("OBJCOPY", "objcopy").arg("--only-keep-debug").arg(library).arg(debug), task)?;
+    run(tool("OBJCOPY", "objcopy").arg("--strip-unneeded").arg(link).arg(library), task)
 }

@@ -77,13 +77,14 @@ impl Liburcu {
         for (name, flavour) in Self::NAMES {
             let soname = format!("{name}.so.8");
             let mut command = compiler();
-            command.args(["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-shared"]);
+            command.args(["-std=gnu11", "-fPIC", "-fvisibility=hidden", "-shared"]);
             command.arg(format!("-DSTILL_FLAVOUR={flavour}"));
             command.arg(format!("-DSTILL_FLAVOUR_IS_{}", flavour.to_uppercase()));
             let bytes = Self::table_bytes(name, flavour);
             command.arg(format!("-DSTILL_FLAVOUR_BYTES={bytes}")).arg(source.join("liburcu/sonames.c"));
             command.arg("-o").arg(folder.join(&soname)).arg(format!("-Wl,-soname,{soname}"));
-            command.arg("-L").arg(lib).args(["-lstillpoint", "-ldl"]);
+            // By its path: the flags of packages may name folders of other versions.
+            command.arg(lib.join("libstillpoint.so")).arg("-ldl");
             command
                 .args(["-Wl,-z,defs", "-Wl,-z,relro,-z,now", "-Wl,-z,nodelete"])
                 .args(options.search_path());

@@ -12,7 +12,7 @@ mod tools;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use dpdk::Dpdk;
@@ -31,7 +31,7 @@ Usage: install [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile NAME | -
   --no-strip      Leave the debug information in the shared library, instead of in a file in LIBDIR/.debug
   --dpdk          Also install the driver of DPDK's rte_mempool, for the DPDK that is installed
 
-$CC links the shared library and compiles the driver, or cc if $CC is not set, with $CFLAGS and $LDFLAGS.
+$CC links the shared library and compiles the driver, or cc, with $CPPFLAGS, $CFLAGS and $LDFLAGS.
 $OBJCOPY separates debug information, or objcopy.";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -47,6 +47,8 @@ struct Options {
 }
 
 fn main() -> ExitCode {
+    // SAFETY: changes only this process. Everybody may read what is installed.
+    unsafe { libc::umask(0o022) };
     let answer = match parse(std::env::args_os().skip(1)) {
         Ok(Some(options)) => install(&options).map(|dpdk| print!("{}", summary(&options, dpdk.as_ref()))),
         Ok(None) => {
@@ -81,7 +83,10 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options
         match &*name {
             "-h" | "--help" => return Ok(None),
             "--prefix" => options.prefix = value()?.into(),
-            "--destdir" => options.destdir = Some(value()?.into()),
+            // Packages pass a variable, which may be empty.
+            "--destdir" => {
+                options.destdir = Some(PathBuf::from(value()?)).filter(|path| path != Path::new(""))
+            }
             "--libdir" => options.libdir = value()?.into(),
             "--profile" => options.profile = Some(value()?),
             "--from" => options.from = Some(value()?.into()),
@@ -90,9 +95,23 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options
             _ => return Err(format!("there is no option {name}")),
         }
     }
+    let prefix = options.prefix.display();
     if !options.prefix.is_absolute() {
-        return Err(format!("--prefix {} is not an absolute path", options.prefix.display()));
+        return Err(format!("--prefix {prefix} is not an absolute path"));
     }
+    if prefix.to_string().contains([' ', ',']) {
+        return Err(format!(
+            "--prefix {prefix} has a space or a comma, which pkg-config and linkers take for an end"
+        ));
+    }
+    // Below the prefix, also if it was said as a whole path.
+    let libdir = options.libdir.strip_prefix(&options.prefix).unwrap_or(&options.libdir);
+    let parts = libdir.components().filter(|part| *part != Component::CurDir);
+    let below: PathBuf = parts.clone().filter(|part| matches!(part, Component::Normal(_))).collect();
+    if parts.count() != below.components().count() {
+        return Err(format!("--libdir {} is not below the prefix, {prefix}", options.libdir.display()));
+    }
+    options.libdir = below;
     if options.from.is_some() && options.profile.is_some() {
         return Err(
             "--profile builds the library, and --from builds nothing: leave out one of them".to_owned()
@@ -115,9 +134,14 @@ impl Options {
         self.prefix.join(&self.libdir)
     }
 
-    /// How a library two folders below the others finds them: the loader looks there by itself, or has to be told.
+    /// How a library two folders below the others finds them: the loader looks there by itself, or has to be told. What is built for other
+    /// machines does not depend on this one.
     fn search_path(&self) -> Option<&'static str> {
-        (!is_searched(&self.lib())).then_some("-Wl,-rpath,$ORIGIN/../..")
+        let is_known = match &self.destdir {
+            Some(_) => self.prefix == Path::new("/usr"),
+            None => is_searched(&self.lib()),
+        };
+        (!is_known).then_some("-Wl,-rpath,$ORIGIN/../..")
     }
 }
 
@@ -132,19 +156,20 @@ fn install(options: &Options) -> Result<Option<Dpdk>, String> {
         Some(folder) => library::there(folder)?,
         None => library::build(source, options.profile.as_deref().unwrap_or("release".as_ref()))?,
     };
-    copy_folder(&source.join("include"), &include)?;
-    copy(&built, &lib.join("libstillpoint.a"))?;
+    // What may fail comes first. Programs that run keep the library that they have: it is replaced as a whole.
     let (shared, soname) = (format!("libstillpoint.so.{VERSION}"), library::soname());
-    library::link(&built, &lib.join(&shared), &soname)?;
-    if options.strips {
-        library::separate_debug_information(&lib, &shared)?;
-    }
+    library::link(&built, &lib, &shared, &soname, options.strips)?;
     for (link, target) in [(&*soname, &*shared), ("libstillpoint.so", &*soname)] {
-        let link = lib.join(link);
-        // It may be there from an earlier installation.
-        let _ = fs::remove_file(&link);
-        symlink(target, &link).map_err(|error| failed(&link, &error))?;
+        let (link, new) = (lib.join(link), lib.join("libstillpoint.new"));
+        let _ = fs::remove_file(&new);
+        symlink(target, &new)
+            .and_then(|()| fs::rename(&new, &link))
+            .map_err(|error| failed(&link, &error))?;
     }
+    copy(&built, &lib.join("libstillpoint.a"))?;
+    // An earlier version may have had other headers.
+    let _ = fs::remove_dir_all(include.join("stillpoint"));
+    copy_folder(&source.join("include"), &include)?;
     found::write_files(options, &lib, &soname)?;
     liburcu::install(options, source, &lib)?;
     if let Some(dpdk) = &dpdk {

@@ -13,23 +13,28 @@ use crate::VERSION;
 const HEADERS: [&str; 4] =
     ["stillpoint.h", "stillpoint/htimer.h", "stillpoint/bitset.h", "stillpoint/mempool.h"];
 /// Lines of code are wrapped here.
-const COLUMNS: usize = 76;
+const COLUMNS: usize = 71;
 
 /// Writes the pages into `man3` and `man7`, with a file for each function that leads to its page.
 pub(crate) fn write_pages(include: &Path, man: &Path) -> Result<(), String> {
     for section in ["man3", "man7"] {
         make_folder(&man.join(section))?;
     }
+    let mut all = Vec::new();
     for header in HEADERS {
         let path = include.join(header);
         let text = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
-        for page in pages(header, &text) {
-            let section = page.section();
-            write(&man.join(format!("man{section}/{}.{section}", page.name)), &page.text())?;
-            for function in page.functions() {
-                let link = man.join(format!("man3/{function}.3"));
-                write(&link, &format!(".so man{section}/{}.{section}\n", page.name))?;
-            }
+        all.extend(pages(header, &text));
+    }
+    let names: Vec<_> = all.iter().map(|page| (page.name.clone(), page.section())).collect();
+    for page in all {
+        let section = page.section();
+        write(&man.join(format!("man{section}/{}.{section}", page.name)), page.text(&names))?;
+        for name in page.words() {
+            write(
+                &man.join(format!("man3/{name}.3")),
+                format!(".so man{section}/{}.{section}\n", page.name),
+            )?;
         }
     }
     Ok(())
@@ -80,15 +85,17 @@ fn pages(header: &'static str, text: &str) -> Vec<Page> {
         let item = page.items.last_mut().expect("each page has an item");
         if line.starts_with("/* ---") {
             let title = comment("", &mut lines).concat();
-            let words =
-                title.split([':', ',']).next().unwrap_or_default().split(" in ").next().unwrap_or_default();
-            let name = format!("{stem}-{}", words.to_lowercase().replace(' ', "-"));
+            let (word, title) = title.split_once(": ").unwrap_or((&title, &title));
+            let (name, title) = (format!("{stem}-{}", word.to_lowercase()), title.to_owned());
             pages.push(Page { header, name, title, introduction: Vec::new(), items: vec![Item::default()] });
         } else if line.starts_with("/*") {
             page.items.push(Item { comment: comment(line, &mut lines), ..Item::default() });
         } else if line.is_empty() {
             page.items.push(Item::default());
-        } else if line == "#ifdef __cplusplus" || line == "#ifdef STILL_CHECKED" {
+        } else if ["#ifdef __cplusplus", "#ifdef STILL_CHECKED", "#if defined(__has_include)"]
+            .iter()
+            .any(|branch| line.starts_with(branch))
+        {
             skip_branch(&mut lines);
         } else if let Some(constant) = line.strip_prefix("#define ") {
             let mut end = line;
@@ -202,7 +209,7 @@ fn fields(lines: &[&str]) -> Vec<(String, String)> {
     let mut fields: Vec<(String, String)> = Vec::new();
     let mut is_comment = false;
     let inner = match lines {
-        [only] => only.split(['{', '}']).nth(1).into_iter().collect::<Vec<_>>(),
+        [only] => only.split(['{', '}']).nth(1).unwrap_or_default().split(',').collect::<Vec<_>>(),
         [_, inner @ .., _] => inner.to_vec(),
         [] => Vec::new(),
     };
@@ -211,8 +218,13 @@ fn fields(lines: &[&str]) -> Vec<(String, String)> {
             true => ("", line),
             false => line.split_once("/*").unwrap_or((line, "")),
         };
+        // Not for programs.
+        if code.trim().ends_with("_;") {
+            is_comment = false;
+            continue;
+        }
         if !code.trim().is_empty() {
-            fields.push((code.trim().to_owned(), String::new()));
+            fields.push((code.trim().trim_end_matches(',').to_owned(), String::new()));
         }
         is_comment = (is_comment || line.contains("/*")) && !line.contains("*/");
         let text = text.trim().trim_end_matches("*/").trim_start_matches('*').trim();
@@ -252,7 +264,7 @@ impl Item {
     fn text(&self) -> String {
         let mut text = match self.declarations.first() {
             Some(first) => format!(".SS {}\n", escaped(&first.name)),
-            None => ".SS General\n".to_owned(),
+            None => ".PP\n".to_owned(),
         };
         for Declaration { code, .. } in self.declarations.iter().filter(|one| !one.code.is_empty()) {
             text += &format!(".EX\n{}\n.EE\n", wrapped(code));
@@ -271,6 +283,12 @@ impl Page {
         declarations.filter(|declaration| declaration.is_function).map(|declaration| &*declaration.name)
     }
 
+    /// Functions, types and constants, for which people look.
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let declarations = self.items.iter().flat_map(|item| &item.declarations);
+        declarations.filter_map(|declaration| declaration.name.rsplit(' ').next())
+    }
+
     fn section(&self) -> u8 {
         if self.functions().next().is_some() {
             3
@@ -279,10 +297,11 @@ impl Page {
         }
     }
 
-    fn text(&self) -> String {
+    /// `all`: the names and sections of all pages.
+    fn text(&self, all: &[(String, u8)]) -> String {
         let Self { header, name, title, .. } = self;
         let mut text = format!(
-            ".TH {} {} \"\" \"stillpoint {VERSION}\" \"stillpoint\"\n.SH NAME\n",
+            ".TH {} {} \"\" \"stillpoint {VERSION}\" \"stillpoint\"\n.nr HY 0\n.nh\n.ad l\n.SH NAME\n",
             name.to_uppercase(),
             self.section()
         );
@@ -291,16 +310,15 @@ impl Page {
             functions.push(name);
         }
         text += &format!("{} \\- {}\n", functions.join(",\n"), escaped(title));
-        text += &format!(".SH SYNOPSIS\n.nf\n.B #include <{header}>\n.fi\n.SH DESCRIPTION\n");
+        text += &format!(".SH SYNOPSIS\n.nf\n.B #include <{header}>\n.PP\ncc program.c $(pkg\\-config \\-\\-cflags \\-\\-libs stillpoint) \\-pthread\n.fi\n.SH DESCRIPTION\n");
         text += &prose(&self.introduction);
         for item in &self.items {
             text += &item.text();
         }
-        let also = match self.section() {
-            3 if *name != "stillpoint" => ".BR stillpoint (7)\n",
-            _ => "The other pages of the library: their names begin with\n.IR stillpoint\\- .\n",
-        };
-        text += &format!(".SH SEE ALSO\n{also}");
+        let others = all.iter().filter(|(other, _)| other != name);
+        let others: Vec<_> =
+            others.map(|(other, section)| format!(".BR {} ({section})", escaped(other))).collect();
+        text += &format!(".SH SEE ALSO\nWords such as [owner], and errors of all functions, are explained in\n.BR stillpoint (7).\n.PP\n{}\n", others.join(",\n"));
         text
     }
 }
@@ -334,10 +352,10 @@ fn prose(lines: &[String]) -> String {
             let (name, rest) = plain.split_once(' ').unwrap_or((plain, ""));
             text += &format!(".TP\n.B {}\n{}\n", escaped(name), escaped(rest.trim()));
         } else if is_code {
-            text += &format!("{}\n", escaped(line));
+            text += &format!("{}\n", escaped(line.strip_prefix("    ").unwrap_or(line)));
         } else {
             text += if begins || was_code || (was_list && !is_list) { ".PP\n" } else { "" };
-            text += &format!("{}\n", escaped(plain));
+            text += &format!("{}\n", quoted(&escaped(plain)));
         }
         begins = is_heading;
     }
@@ -350,6 +368,21 @@ fn escaped(line: &str) -> String {
     match line.starts_with(['.', '\'']) {
         true => format!("\\&{line}"),
         false => line,
+    }
+}
+
+/// Names between backquotes, in italics. A single one begins or ends what another line goes on with.
+fn quoted(line: &str) -> String {
+    let parts: Vec<_> = line.split('`').collect();
+    match parts.len() % 2 {
+        0 => parts.concat(),
+        _ => {
+            let marked = parts.iter().enumerate().map(|(index, part)| match index % 2 {
+                0 => (*part).to_owned(),
+                _ => format!("\\fI{part}\\fR"),
+            });
+            marked.collect()
+        }
     }
 }
 
@@ -390,7 +423,7 @@ mod tests {
 #define SOME_H
 
 /* ------------------------
- * Some calls in C: many
+ * Calls: some in C
  */
 
 struct still_some {
@@ -421,17 +454,17 @@ static inline void *still_load_(const void *link)
         let pages = pages("stillpoint.h", HEADER);
         let [whole, group] = &pages[..] else { panic!("{pages:?}") };
         assert_eq!((whole.section(), &*whole.title), (7, "things"));
-        let text = whole.text();
+        let text = whole.text(&[]);
         for part in [
-            ".EX\n    int main(void);\n.EE\n",
+            ".EX\nint main(void);\n.EE\n",
             ".SS WORDS\n.PP\nA word.\n",
             ".TP\n.B \\-EINVAL\nfor NULL,\nand 0;\n.PP\nAn end.",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        assert_eq!((group.section(), &*group.name), (3, "stillpoint-some-calls"));
+        assert_eq!((group.section(), &*group.name), (3, "stillpoint-calls"));
         assert_eq!(group.functions().collect::<Vec<_>>(), ["still_call", "still_other", "still_load"]);
-        let text = group.text();
+        let text = group.text(&[]);
         for part in [
             ".SS struct still_some\n.TP\n.B int one;\nfirst, and more\n",
             ".SS still_call\n.EX\nint still_call(struct still_some *some, int two);\n.EE\n.EX\nint still_other(void);\n.EE\n.PP\nCalls.\n",

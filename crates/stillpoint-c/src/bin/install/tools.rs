@@ -13,7 +13,9 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), String> {
 }
 
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    fs::copy(from, to).map(drop).map_err(|error| format!("{} to {}", failed(from, &error), to.display()))
+    // Not `fs::copy`, which copies the rights, too.
+    let bytes = fs::read(from).map_err(|error| failed(from, &error))?;
+    write(to, bytes)
 }
 
 /// Copies a folder and everything below it.
@@ -30,14 +32,26 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| failed(path, &error))
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> {
+    // It may be there from an earlier installation, with other rights.
+    let _ = fs::remove_file(path);
+    fs::write(path, bytes).map_err(|error| failed(path, &error))
+}
+
+/// The command in a variable, which may have arguments, as in `ccache gcc`.
+pub(crate) fn tool(variable: &str, usual: &str) -> Command {
+    let words = std::env::var(variable).unwrap_or_default();
+    let mut words = words.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or(usual));
+    command.args(words);
+    command
 }
 
 /// The C compiler, with the flags that packages set.
 pub(crate) fn compiler() -> Command {
-    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    for flags in ["CFLAGS", "LDFLAGS"] {
+    let mut command = tool("CC", "cc");
+    command.arg("-O2");
+    for flags in ["CPPFLAGS", "CFLAGS", "LDFLAGS"] {
         command.args(std::env::var(flags).unwrap_or_default().split_whitespace());
     }
     command

@@ -1,115 +1,32 @@
 //! Managers: the timers of one thread, and the requests of others for them. The argument is in `docs/design/capi.md`, under *Timers with
 //! functions*; its steps are H1 to H8.
 
+mod all;
+mod timer;
+mod units;
+
+pub(super) use all::*;
+pub(super) use timer::*;
+pub use timer::{still_htimer, still_htimer_fn, still_htimer_result_fn};
+pub(super) use units::*;
+
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crossbeam_utils::CachePadded;
-use stillpoint::timer::{Clock, Node, NodeWheel, Schedule};
+use stillpoint::timer::{Clock, NodeWheel, Schedule};
 use stillpoint_sys::sync::{Inbox, Lasting, Message, Messages};
 use stillpoint_sys::tsan;
 
 use crate::border::{Refusal, Uncancelled};
 use crate::reserve;
-use crate::timer::still_timer;
 
 /// A manager, to C: the address of its place among all.
 #[repr(C)]
 pub struct still_htimer_mgr {
     _private: [u8; 0],
-}
-
-pub type still_htimer_fn =
-    Option<unsafe extern "C-unwind" fn(timer: *mut still_htimer, argument: *mut c_void)>;
-pub type still_htimer_result_fn =
-    Option<unsafe extern "C-unwind" fn(timer: *mut still_htimer, result: i32, argument: *mut c_void)>;
-
-/// A timer, to C.
-#[repr(C)]
-pub struct still_htimer {
-    node_: still_timer,
-    words_: [u64; 4],
-}
-
-/// A timer, in the program's memory.
-///
-/// Between an asynchronous addition and the end of the timer, the fields are the target's, except `state` and `owner`, which other
-/// threads read: to refuse a timer that is in use, and to find its thread.
-#[repr(C)]
-pub(super) struct Timer {
-    node: Node,
-    /// In ticks once the timer is pending; before, as the program has said. 0 for once.
-    period: Cell<u64>,
-    function: Cell<still_htimer_fn>,
-    argument: Cell<*mut c_void>,
-    /// The [stamp](Manager::stamp) of its manager. 0: it never had one.
-    owner: AtomicU32,
-    state: AtomicU8,
-    flags: Cell<u8>,
-}
-
-const _: () = assert!(
-    size_of::<still_htimer>() == size_of::<Timer>() && align_of::<still_htimer>() == align_of::<Timer>()
-);
-
-pub(super) const ABSOLUTE: u32 = 1;
-pub(super) const PERIODICAL: u32 = 2;
-pub(super) const TICKS: u32 = 4;
-pub(super) const TSC: u32 = 8;
-pub(super) const TELL_CANCEL: u32 = 16;
-pub(super) const FLAGS: u32 = ABSOLUTE | PERIODICAL | TICKS | TSC | TELL_CANCEL;
-
-/// States of a timer, and results of requests.
-const IDLE: i32 = 0;
-/// Pending.
-pub(super) const ADDED: i32 = 1;
-pub(super) const CANCELLED: i32 = 2;
-pub(super) const EXPIRED: i32 = 3;
-/// Only a result: there was nothing to cancel.
-pub(super) const ALREADY_CANCELLED: i32 = 4;
-/// Only a result.
-const GONE: i32 = 5;
-/// Only a state: given to its target, which has not taken it in.
-pub(super) const SENT: i32 = 6;
-
-impl Timer {
-    pub(super) fn state(&self) -> i32 {
-        // Relaxed: what else is in the timer is read only by the thread that has it.
-        self.state.load(Ordering::Relaxed).into()
-    }
-
-    pub(super) fn owner(&self) -> u32 {
-        // Acquire: pairs with the release in `belongs_to`.
-        self.owner.load(Ordering::Acquire)
-    }
-
-    /// Relaxed: the inbox publishes it.
-    fn enter(&self, state: i32) {
-        self.state.store(state as u8, Ordering::Relaxed);
-    }
-
-    /// The thread with this stamp has the timer from here on.
-    fn belongs_to(&self, stamp: u32) {
-        // Release: pairs with the acquire in `owner`. Whoever finds the target here, and asks it for a cancellation, makes the target see
-        // that the timer was sent: H5.
-        self.owner.store(stamp, Ordering::Release);
-    }
-
-    fn node(&self) -> NonNull<Node> {
-        NonNull::from(self).cast()
-    }
-}
-
-/// What a caller says of a timer.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted {
-    pub(super) expiration: u64,
-    pub(super) period: u64,
-    pub(super) function: unsafe extern "C-unwind" fn(*mut still_htimer, *mut c_void),
-    pub(super) argument: *mut c_void,
-    pub(super) flags: u32,
 }
 
 /// Where a result goes.
@@ -187,183 +104,6 @@ struct Own {
     is_calling: bool,
     /// Whether that call stops the manager.
     is_stopping: bool,
-}
-
-/// The bits of a number of a manager.
-const NUMBERS: u32 = 12;
-/// How many managers a process has, at most, and one more.
-const MOST: usize = 1 << NUMBERS;
-
-/// All managers, at their numbers. The first place stays empty, and no empty place is followed by one that is used.
-static ALL: [AtomicPtr<Manager>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
-
-fn numbered(number: usize) -> Option<&'static Manager> {
-    // SAFETY: managers are never freed. Acquire: pairs with the release in `make`.
-    unsafe { ALL.get(number)?.load(Ordering::Acquire).as_ref() }
-}
-
-fn all() -> impl Iterator<Item = &'static Manager> {
-    (1..).map_while(numbered)
-}
-
-/// The manager of the thread with this stamp, unless another thread has it now. The answer may be out of date: see H6.
-pub(super) fn stamped(stamp: u32) -> Option<&'static Manager> {
-    numbered(stamp as usize % MOST).filter(|manager| manager.stamp() == stamp)
-}
-
-/// The manager whose address C code has.
-pub(super) fn target(address: *const still_htimer_mgr) -> Result<&'static Manager, Refusal> {
-    let size = size_of::<AtomicPtr<Manager>>();
-    let place = address.addr().wrapping_sub(ALL.as_ptr().addr());
-    let found = (place % size == 0).then(|| numbered(place / size)).flatten();
-    found.ok_or_else(|| match address.is_null() {
-        true => Refusal::invalid(c"NULL was passed for a manager of timers"),
-        false => Refusal::invalid(
-            c"what was passed is no manager of timers, or one of another copy of the library",
-        ),
-    })
-}
-
-/// The clock of all managers, which its first use calibrates.
-fn clock() -> &'static Clock {
-    static CLOCK: Lasting<Clock> = Lasting::new();
-    CLOCK.get_or_make(Clock::new)
-}
-
-/// How a manager is made.
-pub(super) struct Plan {
-    pub(super) shift: u32,
-    /// A power of two.
-    pub(super) requests: usize,
-    pub(super) burst: usize,
-    pub(super) lcore: u32,
-    /// The time at which it begins, in ticks, and that it has no clock.
-    pub(super) begin: Option<u64>,
-}
-
-/// The manager that a thread gets. Reads a word for each manager of the process.
-pub(super) fn take(plan: &Plan) -> Result<&'static Manager, Refusal> {
-    let begin = plan.begin;
-    let clock = begin.is_none().then(clock);
-    let now = clock.map_or(begin.unwrap_or(0) << plan.shift, Clock::now);
-    let wheel = reserve::kept(|| {
-        let text = c"there is no memory for the lists of a wheel";
-        NodeWheel::try_new(now >> plan.shift).map_err(|_| Refusal::no_memory(text))
-    })?;
-    let manager = match all().find(|manager| manager.is_got(plan.requests)) {
-        Some(manager) => manager,
-        None => make(plan.requests)?,
-    };
-    // SAFETY: this thread has taken the manager.
-    let own = unsafe { manager.own() };
-    let (burst, shift) = (plan.burst, plan.shift);
-    let (wheel, quiet_until) = (Some(wheel), u64::MAX);
-    *own =
-        Own { wheel, now, quiet_until, shift, clock, burst, is_calling: false, is_stopping: false, ..*own };
-    manager.has_counter.store(clock.is_some_and(Clock::has_counter), Ordering::Relaxed);
-    manager.lcore.store(plan.lcore, Ordering::Relaxed);
-    manager.inbox.open();
-    Ok(manager)
-}
-
-/// A new manager, which the caller has.
-fn make(requests: usize) -> Result<&'static Manager, Refusal> {
-    const TEXT: &std::ffi::CStr = c"there is no memory for the requests of a manager";
-    let mut places = Vec::new();
-    reserve::closed(|| places.try_reserve_exact(requests)).map_err(|_| Refusal::no_memory(TEXT))?;
-    places.resize_with(requests, || Request {
-        link: AtomicPtr::new(ptr::null_mut()),
-        source: Cell::new(None),
-        timer: Cell::new(ptr::null()),
-        time: Cell::new(0),
-        tell: Cell::new(Tell { function: None, argument: ptr::null_mut() }),
-        kind: Cell::new(CANCEL),
-        before: Cell::new((0, IDLE)),
-    });
-    let own = Own {
-        wheel: None,
-        now: 0,
-        quiet_until: u64::MAX,
-        shift: 0,
-        clock: None,
-        burst: 0,
-        free: ptr::null_mut(),
-        away: 0,
-        is_calling: false,
-        is_stopping: false,
-    };
-    let made = reserve::kept(|| {
-        Ok(Box::new(Manager {
-            inbox: CachePadded::default(),
-            results: CachePadded::default(),
-            is_taken: AtomicBool::new(true),
-            stamp: AtomicU32::new(0),
-            lcore: AtomicU32::new(u32::MAX),
-            has_counter: AtomicBool::new(false),
-            requests: places.into_boxed_slice(),
-            own: UnsafeCell::new(own),
-        }))
-    })?;
-    made.results.open();
-    let manager = Box::into_raw(made);
-    // SAFETY: it came from the box, and is leaked if it gets a number.
-    let made = unsafe { &*manager };
-    for request in &made.requests {
-        request.source.set(Some(made));
-        // SAFETY: the caller has the manager.
-        unsafe { made.put_back(request) };
-    }
-    for (number, place) in ALL.iter().enumerate().skip(1) {
-        // Relaxed: published with the number.
-        made.stamp.store((1 << NUMBERS) + number as u32, Ordering::Relaxed);
-        // Release: pairs with the acquire in `numbered`.
-        if place.compare_exchange(ptr::null_mut(), manager, Ordering::Release, Ordering::Relaxed).is_ok() {
-            return Ok(made);
-        }
-    }
-    // SAFETY: nobody else has it.
-    drop(unsafe { Box::from_raw(manager) });
-    let text = c"the process has {} managers of timers: no more are possible";
-    Err(Refusal::new(libc::EAGAIN, text).with(MOST - 1))
-}
-
-/// The manager of an lcore. Reads a word for each manager of the process.
-pub(super) fn of_lcore(lcore: u32) -> Option<&'static Manager> {
-    // Relaxed, both: the answer may be out of date, and whoever uses the manager finds its inbox closed then.
-    let has_it = |manager: &&Manager| manager.lcore.load(Ordering::Relaxed) == lcore;
-    all().find(has_it).filter(|_| lcore != u32::MAX)
-}
-
-/// In the child of a fork: the other threads are not there. Their managers stop, and the requests of this thread, whose manager is `own`,
-/// come back without a result.
-///
-/// # Errors
-/// In a function that the manager calls: it is walking a list.
-///
-/// # Safety
-/// The process has one thread.
-pub(super) unsafe fn reset_after_fork(own: Option<&'static Manager>) -> Result<(), Refusal> {
-    if let Some(own) = own {
-        // SAFETY: it is the calling thread's.
-        drop(unsafe { own.begin() }?);
-    }
-    // First from all lists: a request may be in the list of another manager than its own.
-    all().for_each(Manager::forget);
-    for manager in all() {
-        // SAFETY: there is no other thread.
-        unsafe {
-            let Own { free, away, .. } = manager.own();
-            (*free, *away) = (ptr::null_mut(), 0);
-            manager.requests.iter().for_each(|request| manager.put_back(request));
-            // Relaxed: as above.
-            if manager.is_taken.load(Ordering::Relaxed) && !own.is_some_and(|own| ptr::eq(own, manager)) {
-                // The thread may have been making it, or dropping it.
-                ptr::write(&mut manager.own().wheel, None);
-                manager.leave();
-            }
-        }
-    }
-    Ok(())
 }
 
 /// For the thread that has the manager. No reference to `own` lives while a function of the program runs.
@@ -897,44 +637,6 @@ impl Calling<'_> {
     }
 }
 
-/// When a periodical timer is due next, after `now`: beats that were missed are left out. Divides only if some were.
-fn next_beat(last: u64, period: u64, now: u64) -> u64 {
-    let next = last.saturating_add(period);
-    match now.checked_sub(next) {
-        None => next,
-        Some(late) => next.saturating_add((late / period + 1).saturating_mul(period)),
-    }
-}
-
-/// Calls a function of the program.
-///
-/// # Safety
-/// The function may be called with the timer.
-unsafe fn call(timer: *const Timer, function: still_htimer_fn, argument: *mut c_void) {
-    let _heeded = tsan::heed();
-    if let Some(function) = function {
-        // SAFETY: by the caller's promise.
-        unsafe { function(timer.cast_mut().cast(), argument) };
-    }
-}
-
-impl Timer {
-    /// # Safety
-    /// As for the function `call`. The timer may be freed afterwards.
-    unsafe fn call(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe { call(self, self.function.get(), self.argument.get()) };
-    }
-
-    fn set(&self, wanted: Wanted) {
-        let Wanted { period, function, argument, flags, .. } = wanted;
-        self.period.set(if flags & PERIODICAL == 0 { 0 } else { period });
-        self.function.set(Some(function));
-        self.argument.set(argument);
-        self.flags.set(flags as u8);
-    }
-}
-
 impl Own {
     /// Refuses a call while the manager is being stopped.
     #[inline]
@@ -965,82 +667,4 @@ impl Own {
         // SAFETY: by the caller's promise.
         unsafe { self.wheel().add(timer.node(), Schedule::at(deadline)) };
     }
-
-    /// The tick at which a timer is due: not before its time.
-    #[inline]
-    fn deadline(&self, expiration: u64, flags: u32) -> u64 {
-        match (flags & TICKS != 0, flags & ABSOLUTE != 0) {
-            (true, true) => expiration,
-            // From the end of the tick, of which a part is over.
-            (true, false) => self.up(self.now).saturating_add(expiration),
-            (false, true) => self.up(self.time(expiration, flags)),
-            (false, false) => self.up(self.now.saturating_add(self.length(expiration, flags))),
-        }
-    }
-
-    /// A length in ticks, rounded up.
-    fn ticks(&self, length: u64, flags: u32) -> u64 {
-        if flags & TICKS != 0 {
-            length
-        } else {
-            self.up(self.length(length, flags))
-        }
-    }
-
-    /// Nanoseconds in ticks, rounded up.
-    #[inline]
-    fn up(&self, nanoseconds: u64) -> u64 {
-        let tick = nanoseconds >> self.shift;
-        tick + u64::from(nanoseconds > tick << self.shift)
-    }
-
-    /// A point in time, in nanoseconds, rounded up.
-    #[inline]
-    fn time(&self, time: u64, flags: u32) -> u64 {
-        match self.clock {
-            Some(clock) if flags & TSC != 0 => clock.time_at(time).saturating_add(1),
-            _ => time,
-        }
-    }
-
-    /// A length of time, in nanoseconds, rounded up.
-    #[inline]
-    fn length(&self, length: u64, flags: u32) -> u64 {
-        match self.clock {
-            Some(clock) if flags & TSC != 0 => clock.length_of(length),
-            _ => length,
-        }
-    }
-}
-
-/// The time that a call that manages sets: the caller's, or the clock's.
-///
-/// # Safety
-/// The calling thread has the manager.
-pub(super) unsafe fn time(manager: &Manager, given: Option<(u64, u32)>) -> Result<u64, Refusal> {
-    // SAFETY: by the caller's promise.
-    let own = unsafe { manager.own() };
-    match (given, own.clock) {
-        (Some((time, flags)), _) if flags & TICKS != 0 => Ok(time.saturating_mul(1 << own.shift)),
-        (Some((time, flags)), Some(clock)) if flags & TSC != 0 => Ok(clock.time_at(time)),
-        (Some((time, _)), _) => Ok(time),
-        (None, Some(clock)) => Ok(clock.now()),
-        (None, None) => {
-            let text = c"this manager has no clock: call still_htimer_manage_time";
-            Err(Refusal::new(libc::EOPNOTSUPP, text))
-        }
-    }
-}
-
-/// When the thread has to manage next, in nanoseconds or in ticks: no later than any timer is due.
-///
-/// # Safety
-/// The calling thread has the manager.
-pub(super) unsafe fn next(manager: &Manager, flags: u32) -> Option<u64> {
-    // SAFETY: by the caller's promise.
-    let own = unsafe { manager.own() };
-    let shift = if flags & TICKS != 0 { 0 } else { own.shift };
-    // Earlier, the wheel would only move timers, which waits until it is asked.
-    let next = own.wheel().next_deadline()?.max(own.quiet_until);
-    Some(next.saturating_mul(1 << shift))
 }
