@@ -380,8 +380,10 @@ static inline int put(const struct rte_mempool *mp, struct chunk *chunk, void *c
 {
     unsigned place = place_of_thread();
     struct still_local *local = enter(mp, chunk, &place);
-    int answer = local != NULL ? still_local_put_many(local, objects, count) : -ENOMEM;
+    int answer = -ENOMEM;
 
+    if (local != NULL)
+        answer = count == 1 ? still_local_put(local, *objects) : still_local_put_many(local, objects, count);
     leave(chunk, local, place);
     return answer;
 }

@@ -12,10 +12,10 @@ pub(crate) fn write_files(options: &Options, lib: &Path, soname: &str) -> Result
     let (pkgconfig, cmake) = (lib.join("pkgconfig"), lib.join("cmake/stillpoint"));
     make_folder(&pkgconfig)?;
     make_folder(&cmake)?;
-    write(&pkgconfig.join("stillpoint.pc"), &pkg_config(options))?;
-    write(&pkgconfig.join("stillpoint-dpdk.pc"), &pkg_config_of_dpdk(options))?;
-    write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, soname))?;
-    write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())
+    write(&pkgconfig.join("stillpoint.pc"), pkg_config(options))?;
+    write(&pkgconfig.join("stillpoint-dpdk.pc"), pkg_config_of_dpdk(options))?;
+    write(&cmake.join("stillpoint-config.cmake"), cmake_config(options, soname))?;
+    write(&cmake.join("stillpoint-config-version.cmake"), cmake_version())
 }
 
 fn pkg_config(Options { prefix, libdir, .. }: &Options) -> String {

@@ -14,7 +14,7 @@ pub(crate) fn install(options: &Options, source: &Path, lib: &Path) -> Result<()
     make_folder(&packages)?;
     let installed = Liburcu::installed();
     for (name, _) in Liburcu::NAMES {
-        write(&packages.join(name).with_extension("pc"), &pkg_config(options, name, &installed))?;
+        write(&packages.join(name).with_extension("pc"), pkg_config(options, name, &installed))?;
     }
     Liburcu::compile_names(options, source, lib)
 }
