@@ -74,6 +74,7 @@ impl Liburcu {
     /// Compiles the libraries under liburcu's names.
     fn compile_names(options: &Options, source: &Path, lib: &Path) -> Result<(), String> {
         let folder = lib.join(FOLDER);
+        let search_path = options.search_path();
         for (name, flavour) in Self::NAMES {
             let soname = format!("{name}.so.8");
             let mut command = compiler();
@@ -85,9 +86,7 @@ impl Liburcu {
             command.arg("-o").arg(folder.join(&soname)).arg(format!("-Wl,-soname,{soname}"));
             // By its path: the flags of packages may name folders of other versions.
             command.arg(lib.join("libstillpoint.so")).arg("-ldl");
-            command
-                .args(["-Wl,-z,defs", "-Wl,-z,relro,-z,now", "-Wl,-z,nodelete"])
-                .args(options.search_path());
+            command.args(["-Wl,-z,defs", "-Wl,-z,relro,-z,now", "-Wl,-z,nodelete"]).args(search_path);
             run(&mut command, &format!("compile {soname}"))?;
         }
         Ok(())

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::str::Lines;
 
 use crate::tools::{failed, make_folder, write};
 use crate::VERSION;
@@ -70,7 +71,7 @@ struct Page {
 
 fn pages(header: &'static str, text: &str) -> Vec<Page> {
     let stem = header.trim_end_matches(".h").replace('/', "-");
-    let mut lines = text.lines().peekable();
+    let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
     let mut introduction = comment(first, &mut lines);
     // The licence, and an empty line.
@@ -131,8 +132,6 @@ fn pages(header: &'static str, text: &str) -> Vec<Page> {
     pages.retain(|page| !page.items.is_empty() || !page.introduction.is_empty());
     pages
 }
-
-type Lines<'text> = std::iter::Peekable<std::str::Lines<'text>>;
 
 /// The lines of a comment that begins with `first`, without its marks.
 fn comment(first: &str, lines: &mut Lines<'_>) -> Vec<String> {
