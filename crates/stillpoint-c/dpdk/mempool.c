@@ -356,36 +356,45 @@ static inline void leave(struct chunk *chunk, const struct still_local *local, u
         rte_spinlock_unlock(&chunk->unknown);
 }
 
-static inline bool get(const struct rte_mempool *mp, struct chunk *chunk, void **objects, unsigned count)
-{
-    unsigned place = place_of_thread();
-    struct still_local *local = enter(mp, chunk, &place);
-    bool done = local != NULL && still_local_get_many(local, objects, count) == 0;
+/* What is done with a local: 0, or a negative error. */
+typedef int action(struct still_local *local, void **objects, unsigned count);
 
-    leave(chunk, local, place);
-    return done;
+static inline int get(struct still_local *local, void **objects, unsigned count)
+{
+    if (count == 1)
+        return (*objects = still_local_get(local)) != NULL ? 0 : -ENOBUFS;
+    return still_local_get_many(local, objects, count);
 }
 
-static inline bool get_blocks(const struct rte_mempool *mp, struct chunk *chunk, void **starts, unsigned count)
+static inline int get_blocks(struct still_local *local, void **starts, unsigned count)
 {
-    unsigned place = place_of_thread();
-    struct still_local *local = enter(mp, chunk, &place);
-    bool done = local != NULL && still_local_get_blocks(local, starts, count) == 0;
-
-    leave(chunk, local, place);
-    return done;
+    return still_local_get_blocks(local, starts, count);
 }
 
-static inline int put(const struct rte_mempool *mp, struct chunk *chunk, void *const *objects, unsigned count)
+static inline int put(struct still_local *local, void **objects, unsigned count)
+{
+    return count == 1 ? still_local_put(local, *objects) : still_local_put_many(local, objects, count);
+}
+
+static __rte_noinline int act_slowly(const struct rte_mempool *mp, struct chunk *chunk, action *act, void **objects, unsigned count)
 {
     unsigned place = place_of_thread();
     struct still_local *local = enter(mp, chunk, &place);
-    int answer = -ENOMEM;
+    int answer = local != NULL ? act(local, objects, count) : -ENOMEM;
 
-    if (local != NULL)
-        answer = count == 1 ? still_local_put(local, *objects) : still_local_put_many(local, objects, count);
     leave(chunk, local, place);
     return answer;
+}
+
+/* Does something with the calling thread's local of a chunk. Nearly always it is an lcore that has one: no lock is held then, and the
+ * call of the library is the last thing done. */
+static __rte_always_inline int act_in(const struct rte_mempool *mp, struct chunk *chunk, action *act, void **objects, unsigned count)
+{
+    unsigned place = place_of_thread();
+
+    if (likely(place != UNKNOWN && chunk->local[place] != NULL))
+        return act(chunk->local[place], objects, count);
+    return act_slowly(mp, chunk, act, objects, count);
 }
 
 static inline bool has(const struct chunk *chunk, const void *object)
@@ -422,7 +431,7 @@ static __rte_noinline int put_to_several(struct rte_mempool *mp, void *const *ob
             return -EINVAL;
         for (end = i + 1; end < count && has(chunk, objects[end]); end++)
             ;
-        answer = put(mp, chunk, objects + i, end - i);
+        answer = act_in(mp, chunk, put, (void **)(uintptr_t)(objects + i), end - i);
         if (answer != 0)
             return answer;
     }
@@ -437,7 +446,7 @@ static int pool_enqueue(struct rte_mempool *mp, void *const *objects, unsigned c
         return -ENOTSUP;
     data = mp->pool_data;
     if (likely(data->count == 1))
-        return put(mp, data->chunks[0], objects, count);
+        return act_in(mp, data->chunks[0], put, (void **)(uintptr_t)objects, count);
     return put_to_several(mp, objects, count);
 }
 
@@ -451,11 +460,11 @@ static __rte_noinline int get_from_several(struct rte_mempool *mp, void **object
         uint32_t number = (data->current[place] + n) % data->count;
 
         /* One object first, since most chunks have none when many are looked at. Then half as many each time that there are fewer. */
-        if (!get(mp, data->chunks[number], objects + got, 1))
+        if (act_in(mp, data->chunks[number], get, objects + got, 1) != 0)
             continue;
         got++;
         for (unsigned want = count - got; want > 0;) {
-            if (get(mp, data->chunks[number], objects + got, want))
+            if (act_in(mp, data->chunks[number], get, objects + got, want) == 0)
                 got += want;
             else
                 want /= 2;
@@ -480,7 +489,7 @@ static int pool_dequeue(struct rte_mempool *mp, void **objects, unsigned count)
     data = mp->pool_data;
     if (unlikely(data->count == 0))
         return -ENOBUFS;
-    if (likely(get(mp, data->chunks[data->current[place_of_thread()]], objects, count)))
+    if (likely(act_in(mp, data->chunks[data->current[place_of_thread()]], get, objects, count) == 0))
         return 0;
     return data->count == 1 ? -ENOBUFS : get_from_several(mp, objects, count);
 }
@@ -509,9 +518,9 @@ static int pool_dequeue_contig_blocks(struct rte_mempool *mp, void **starts, uns
 
         if (chunk->bucket_bytes != data->bucket_bytes)
             continue;
-        if (get_blocks(mp, chunk, starts + got, count - got))
+        if (act_in(mp, chunk, get_blocks, starts + got, count - got) == 0)
             return 0;
-        while (got < count && get_blocks(mp, chunk, starts + got, 1))
+        while (got < count && act_in(mp, chunk, get_blocks, starts + got, 1) == 0)
             got++;
         if (got == count)
             return 0;

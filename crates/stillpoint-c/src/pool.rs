@@ -12,7 +12,7 @@ use stillpoint::pool::{BuildError, PoolBuilder};
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, Refusal};
-use crate::handle::{self, find, is_unused, sized, Kind, Parts, Place, Versioned};
+use crate::handle::{self, find, is_unused, peek, sized, Kind, Parts, Place, Versioned};
 use crate::thread_end::{adopt, disown};
 
 /// A pool, to C.
@@ -347,6 +347,20 @@ unsafe fn local<'l>(local: *const still_local) -> Result<&'l RawLocal<'static>, 
     Ok(&unsafe { find::<Local>(local)?.value() }.local)
 }
 
+/// As [`local`], for what has no panic to catch, nothing to refuse, and nothing to report to ThreadSanitizer: such a call is a few
+/// instructions, and needs no stack frame.
+///
+/// # Safety
+/// As for [`find`].
+#[inline(always)]
+unsafe fn quickly<'l>(local: *const still_local) -> Option<&'l RawLocal<'static>> {
+    if tsan::is_there() {
+        return None;
+    }
+    // SAFETY: the caller passes a handle, on its thread.
+    unsafe { Some(&peek::<Local>(local)?.value().local) }
+}
+
 fn exhausted() -> Refusal {
     Refusal::no_memory(
         c"the pool has too few free objects, or no whole free bucket: put objects back, or make it larger; \
@@ -371,6 +385,16 @@ fn reason(error: FreeError) -> (c_int, &'static &'static str) {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_local_get(handle: *mut still_local) -> *mut c_void {
+    // SAFETY: the caller passes a handle, on its thread.
+    match unsafe { quickly(handle) }.and_then(RawLocal::alloc_from_cache) {
+        Some(object) => object.as_ptr().cast(),
+        // SAFETY: by the promises of the caller of this function.
+        None => unsafe { get_slowly(handle) },
+    }
+}
+
+#[inline(never)]
+unsafe extern "C" fn get_slowly(handle: *mut still_local) -> *mut c_void {
     briefly(|| {
         // SAFETY: the caller passes a handle, on its thread.
         let object = unsafe { local(handle) }?.alloc().ok_or_else(exhausted)?.as_ptr();
@@ -399,6 +423,22 @@ pub unsafe extern "C" fn still_local_get_many(
     objects: *mut *mut c_void,
     count: usize,
 ) -> c_int {
+    // SAFETY: the caller passes a handle, on its thread, and room for `count` addresses.
+    if let (Some(local), Ok(to)) = unsafe { (quickly(handle), slice(objects.cast(), count)) } {
+        if local.alloc_many_from_cache(to) {
+            return 0;
+        }
+    }
+    // SAFETY: by the promises of the caller of this function.
+    unsafe { get_many_slowly(handle, objects, count) }
+}
+
+#[inline(never)]
+unsafe extern "C" fn get_many_slowly(
+    handle: *mut still_local,
+    objects: *mut *mut c_void,
+    count: usize,
+) -> c_int {
     briefly(|| {
         // SAFETY: the caller passes a handle, on its thread, and room for `count` addresses.
         let (local, to) =
@@ -413,6 +453,19 @@ pub unsafe extern "C" fn still_local_get_many(
 
 #[no_mangle]
 pub unsafe extern "C" fn still_local_put(handle: *mut still_local, object: *mut c_void) -> c_int {
+    // SAFETY: the caller passes a handle, on its thread.
+    if let (Some(local), Some(object)) = (unsafe { quickly(handle) }, NonNull::new(object.cast())) {
+        // SAFETY: the caller does not use the object any more.
+        if unsafe { local.free_to_cache(object) } {
+            return 0;
+        }
+    }
+    // SAFETY: by the promises of the caller of this function.
+    unsafe { put_slowly(handle, object) }
+}
+
+#[inline(never)]
+unsafe extern "C" fn put_slowly(handle: *mut still_local, object: *mut c_void) -> c_int {
     briefly(|| {
         let object = NonNull::new(object.cast()).ok_or_else(|| Refusal::invalid(c"NULL was put back"))?;
         tsan::release(object.as_ptr());
@@ -423,6 +476,25 @@ pub unsafe extern "C" fn still_local_put(handle: *mut still_local, object: *mut 
 
 #[no_mangle]
 pub unsafe extern "C" fn still_local_put_many(
+    handle: *mut still_local,
+    objects: *const *mut c_void,
+    count: usize,
+) -> c_int {
+    // SAFETY: the caller passes a handle, on its thread, and `count` addresses.
+    if let (Some(local), Ok(objects)) =
+        unsafe { (quickly(handle), slice(objects.cast_mut().cast::<*mut u8>(), count)) }
+    {
+        // SAFETY: the caller does not use the objects any more.
+        if unsafe { local.free_many_to_cache(objects) } {
+            return 0;
+        }
+    }
+    // SAFETY: by the promises of the caller of this function.
+    unsafe { put_many_slowly(handle, objects, count) }
+}
+
+#[inline(never)]
+unsafe extern "C" fn put_many_slowly(
     handle: *mut still_local,
     objects: *const *mut c_void,
     count: usize,

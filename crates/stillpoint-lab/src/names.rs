@@ -80,6 +80,7 @@ const WORDS: &[(&str, &str)] = &[
     ("plain", "objects out and back, several at a time"),
     ("contiguous", "blocks of objects out, and objects or whole blocks back"),
     ("single", "one object out and back"),
+    ("bulks", "objects out and back in the bulks of DPDK's own mempool_perf_autotest"),
     ("private", "each thread with its own objects"),
     ("producer-consumer", "one thread takes objects out, and another thread puts them back"),
     ("transmit", "packets to DPDK's null device"),

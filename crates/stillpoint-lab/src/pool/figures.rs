@@ -84,6 +84,13 @@ pub(crate) const FIGURES: &[&Figure] = &[
         ..COMMON
     },
     &Figure {
+        name: "pool-bulks",
+        scenarios: &["bulks"],
+        title: "Objects out and back in the bulks of DPDK's own test",
+        across: BURSTS,
+        ..COMMON
+    },
+    &Figure {
         name: "pool-single",
         scenarios: &["single"],
         title: "One object out and back",

@@ -30,7 +30,7 @@ pub(crate) const CONTENDERS: &[&str] = &[
 
 /// What the threads do.
 pub(crate) const SCENARIOS: &[&str] =
-    &["plain", CONTIGUOUS, "single", "private", "producer-consumer", TRANSMIT, TRANSMIT_HUGE];
+    &["plain", CONTIGUOUS, "bulks", "single", "private", "producer-consumer", TRANSMIT, TRANSMIT_HUGE];
 
 /// Blocks of objects.
 const CONTIGUOUS: &str = "contiguous";

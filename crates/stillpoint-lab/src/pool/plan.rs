@@ -128,9 +128,11 @@ fn settings(length: &LengthFlags) -> Vec<Setting> {
             }
         }
     }
-    for &keep in keeps.iter().filter(|&&keep| keep >= 31) {
+    for &keep in keeps {
         for &threads in cores(keep) {
-            [1, 15, 31, 0].into_iter().for_each(|put| add(1, keep, 31, put, threads));
+            if keep >= 31 {
+                [1, 15, 31, 0].into_iter().for_each(|put| add(1, keep, 31, put, threads));
+            }
             // The RFC's blocks, and many blocks in one call.
             [1, 15, 0].into_iter().for_each(|put| add(1, keep, SMALL_BLOCK, put, threads));
             if keep == MANY {
@@ -138,14 +140,23 @@ fn settings(length: &LengthFlags) -> Vec<Setting> {
             }
         }
     }
-    add(2, 1, 1, 1, 1);
-    for &keep in keeps {
-        for threads in [1, 2] {
-            add(3, keep, 31, 31, threads);
+    let bulks: &[usize] = length.pick(&[32], &[1, 32], &[1, 4, 8, 32]);
+    let kept: &[usize] = length.pick(&[128], &[128], &[32, 128, 512]);
+    for &keep in kept {
+        for &threads in length.pick::<&[usize]>(&[1], &[1, 2, 4], &[1, 2, 4]) {
+            for &get in bulks {
+                bulks.iter().for_each(|&put| add(2, keep, get, put, threads));
+            }
         }
     }
-    add(4, 31, 31, 31, 2);
-    for scenario in [5, 6] {
+    add(3, 1, 1, 1, 1);
+    for &keep in keeps {
+        for threads in [1, 2] {
+            add(4, keep, 31, 31, threads);
+        }
+    }
+    add(5, 31, 31, 31, 2);
+    for scenario in [6, 7] {
         [1, 2, 4].into_iter().for_each(|threads| add(scenario, 32, 32, 1, threads));
     }
     all

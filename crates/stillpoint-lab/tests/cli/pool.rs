@@ -16,7 +16,7 @@ fn every_scenario_has_rows_of_the_agreed_form() {
         json(&run(&tiny(&["--quick", "--contenders", "stillpoint,object-pool,sharded-slab", "--json"])));
     let rows = result["rows"].as_array().unwrap();
     let cpus = std::thread::available_parallelism().unwrap().get();
-    let scenarios = ["plain", "contiguous", "single", "private", "producer-consumer"];
+    let scenarios = ["plain", "contiguous", "bulks", "single", "private", "producer-consumer"];
     for scenario in scenarios.into_iter().filter(|&scenario| cpus > 1 || scenario != "producer-consumer") {
         let mut of_ours =
             rows.iter().filter(|row| row["scenario"] == scenario && row["contender"] == "stillpoint/pool");

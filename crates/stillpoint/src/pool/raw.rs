@@ -299,6 +299,44 @@ impl RawLocal<'_> {
         unsafe { self.handle.free_many(objects) }
     }
 
+    /// As [`alloc`](RawLocal::alloc), from the cache alone: no function is called, and nothing can panic. So the functions of `stillpoint.h` begin
+    /// with this and the three that follow, before their frame that catches panics. `None`: nothing happened.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn alloc_from_cache(&self) -> Option<NonNull<u8>> {
+        self.handle.alloc_from_cache()
+    }
+
+    /// As [`alloc_many`](RawLocal::alloc_many), from the cache alone.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn alloc_many_from_cache(&self, to: &mut [MaybeUninit<NonNull<u8>>]) -> bool {
+        // SAFETY: there is room for as many addresses as the slice has.
+        unsafe { self.handle.alloc_many_from_cache(to.as_mut_ptr().cast(), to.len()) }
+    }
+
+    /// As [`free`](RawLocal::free), to the cache alone. False if it has no room or the address is outside the pool.
+    ///
+    /// # Safety
+    /// As [`free`](RawLocal::free).
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn free_to_cache(&self, object: NonNull<u8>) -> bool {
+        // SAFETY: the caller gives the object up, by its promise.
+        unsafe { self.handle.free_to_cache(object.as_ptr()) }
+    }
+
+    /// As [`free_many`](RawLocal::free_many), to the cache alone. The addresses may be null, and are refused then.
+    ///
+    /// # Safety
+    /// As [`free`](RawLocal::free), for each of them.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn free_many_to_cache(&self, objects: &[*mut u8]) -> bool {
+        // SAFETY: the caller gives the objects up, by its promise.
+        unsafe { self.handle.free_many_to_cache(objects) }
+    }
+
     /// Frees a block as a whole.
     ///
     /// # Errors

@@ -115,6 +115,60 @@ fn a_magazine_passes_in_one_step() {
     assert_eq!(core.depot.len(), 0);
 }
 
+/// Calls for many objects look no bucket up, and copy no object twice. A thread that has taken a block once is no exception.
+#[test]
+fn a_call_for_many_objects_passes_magazines_through() {
+    const MANY: usize = 1000;
+    let core = pool(2, BUCKETS, 512);
+    let handle = Handle::new(&core).unwrap();
+    assert!(handle.alloc_block().is_some());
+    let mut objects = vec![std::ptr::null_mut(); 20 * MANY];
+    // SAFETY: there is room for them.
+    assert!(unsafe { handle.alloc_many(objects.as_mut_ptr(), objects.len()) });
+    for _ in 0..3 {
+        for many in objects.chunks(MANY) {
+            // SAFETY: allocated, and freed once.
+            let (steps, answer) = steps(|| unsafe { handle.free_many(many) });
+            assert!(answer.is_ok() && steps <= MANY / 256 + 1, "{steps} steps");
+        }
+        assert!(core.depot.len() > 19 * MANY);
+        for many in objects.chunks_mut(MANY) {
+            // SAFETY: there is room for them.
+            let (steps, found) = steps(|| unsafe { handle.alloc_many(many.as_mut_ptr(), MANY) });
+            assert!(found && steps <= MANY / 256 + 2, "{steps} steps");
+        }
+        assert_eq!((core.depot.len(), core.totals().1), (0, objects.len() + 2));
+    }
+    objects.sort_unstable();
+    assert!(objects.windows(2).all(|two| two[0] < two[1]), "an object was allocated twice");
+}
+
+/// Those before it are free, and those after it are not.
+#[test]
+fn a_stranger_among_many_objects_is_refused_by_its_index() {
+    let core = pool(2, BUCKETS, 512);
+    let handle = Handle::new(&core).unwrap();
+    let mut objects = vec![std::ptr::null_mut(); 1000];
+    // SAFETY: there is room for them.
+    assert!(unsafe { handle.alloc_many(objects.as_mut_ptr(), objects.len()) });
+    // More often than there are magazines: none gets lost.
+    for stranger in [0, 100, 256, 700, 999].into_iter().cycle().take(500) {
+        let foreign = (&raw mut objects).cast();
+        let ours = std::mem::replace(&mut objects[stranger], foreign);
+        // SAFETY: allocated, and freed once: the next line allocates those before the stranger again.
+        let answer = unsafe { handle.free_many(&objects) };
+        assert_eq!(answer, Err(FreeError::Foreign(stranger)));
+        assert_eq!(core.totals().1, 1000 - stranger);
+        objects[stranger] = ours;
+        // SAFETY: there is room for them.
+        assert!(unsafe { handle.alloc_many(objects.as_mut_ptr(), stranger) });
+    }
+    // SAFETY: allocated, and freed once.
+    unsafe { handle.free_many(&objects) }.unwrap();
+    assert!(core.depot.len() > 512);
+    core.audit().unwrap();
+}
+
 #[test]
 fn a_shard_that_was_left_is_collected_bit_by_bit() {
     let core = pool(2, BUCKETS, 0);

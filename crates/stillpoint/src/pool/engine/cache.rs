@@ -6,6 +6,9 @@ use std::ptr::{self, NonNull};
 use super::copy;
 use super::own::{OwnU32, OwnUsize};
 
+/// Magazines of caches that are smaller have too few objects to be passed through.
+const LARGE: usize = 64;
+
 /// Free objects, ready to be allocated. Only the owner uses it; other threads only read the length.
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -48,6 +51,11 @@ impl Cache {
 
     pub(crate) fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Whether a call for so many objects passes magazines through, instead of copying each object to the cache and from there.
+    pub(crate) fn is_large(&self, count: usize) -> bool {
+        self.limit >= LARGE && count > self.limit / 2
     }
 
     /// How many objects a refill from buckets may bring.
@@ -137,6 +145,17 @@ impl Cache {
         unsafe { copy::reversed(self.start().add(left), to, count) };
         self.len.set(left);
         true
+    }
+
+    /// As [`pop_many`](Cache::pop_many), but all that there are, up to `most`. Returns their number.
+    ///
+    /// # Safety
+    /// As for `pop_many`.
+    pub(crate) unsafe fn pop_up_to(&self, to: *mut *mut u8, most: usize) -> usize {
+        let count = self.len.get().min(most);
+        // SAFETY: the caller holds the shard, and has room, by its promise.
+        unsafe { self.pop_many(to, count) };
+        count
     }
 
     /// Moves the newest objects to `to`, in the same order; returns their number. The number is half the limit at

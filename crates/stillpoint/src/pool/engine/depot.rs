@@ -7,6 +7,7 @@ use std::cell::UnsafeCell;
 use std::ptr;
 
 use super::boxed;
+use super::copy;
 use super::hold::Hold;
 use super::own::OwnU32;
 use super::row::NONE;
@@ -104,12 +105,32 @@ impl Depot {
 impl Hold<'_> {
     /// Moves the newest objects of the cache into a magazine, for any thread. False if there is no empty magazine.
     pub(crate) fn deposit(self) -> bool {
-        let (depot, cache) = (&self.core.depot, &self.shard.cache);
+        // SAFETY: the magazine has room; the shard is held (see `Hold::new`).
+        self.load(|to| Some(unsafe { self.shard.cache.pop_portion(to) }))
+    }
+
+    /// Puts as many objects as a magazine has into one. False, and nothing happened, if there is no empty magazine, or if an object is not in
+    /// the pool's memory.
+    ///
+    /// # Safety
+    /// They are half the cache's limit, came from this pool, and the caller gives them up.
+    pub(crate) unsafe fn deposit_from(self, objects: &[*mut u8]) -> bool {
+        let (start, last) = self.core.bounds();
+        // SAFETY: the magazine has room for half the limit.
+        let copy = |to| unsafe { copy::within(objects.as_ptr(), to, objects.len(), start, last) };
+        self.load(|to| copy(to).then_some(objects.len()))
+    }
+
+    /// Has `write` fill an empty magazine, and puts it among the full ones, if `write` returns how many objects it has written.
+    fn load(self, write: impl FnOnce(*mut *mut u8) -> Option<usize>) -> bool {
+        let depot = &self.core.depot;
         let Some(index) = depot.take(&depot.empty) else { return false };
         work::step();
         let magazine = &depot.magazines[index as usize];
-        // SAFETY: the caller has taken the magazine, which has room; the shard is held (see `Hold::new`).
-        let count = unsafe { cache.pop_portion(magazine.start()) };
+        let Some(count) = write(magazine.start()) else {
+            depot.put(&depot.empty, index);
+            return false;
+        };
         magazine.len.set(count as u32);
         self.shard.deposited.set(self.shard.deposited.get() + count as isize);
         self.shard.calls.given.count(count);
@@ -120,18 +141,39 @@ impl Hold<'_> {
     /// Takes a magazine's objects into the cache, which has room. False if there is no full magazine.
     pub(crate) fn withdraw(self) -> bool {
         // SAFETY: the caller has room; the shard is held (see `Hold::new`).
-        self.unload(|objects| unsafe { self.shard.cache.push_portion(objects) })
+        self.unload(|objects| unsafe { self.shard.cache.push_portion(objects) }).is_some()
+    }
+
+    /// Moves a magazine's objects to `to`, up to `most`, and the others into the cache, which is empty. Returns how many came to `to`: none
+    /// if there is no full magazine, or `most` is 0.
+    ///
+    /// # Safety
+    /// There is room for them.
+    pub(crate) unsafe fn withdraw_to(self, to: *mut *mut u8, most: usize) -> usize {
+        let cache = &self.shard.cache;
+        let taken = self.unload(|objects| {
+            let (others, taken) = objects.split_at(objects.len().saturating_sub(most));
+            // SAFETY: there is room for `most` objects, by the caller's promise, and in the cache; the shard is held.
+            unsafe {
+                copy::reversed(taken.as_ptr(), to, taken.len());
+                if !others.is_empty() {
+                    cache.push_portion(others);
+                }
+            }
+            taken.len()
+        });
+        taken.unwrap_or(0)
     }
 
     /// Puts a magazine's objects back into their buckets. False if there is no full magazine.
     pub(crate) fn empty_magazine(self) -> bool {
-        self.unload(|objects| self.give(objects))
+        self.unload(|objects| self.give(objects)).is_some()
     }
 
-    /// Passes the objects of a full magazine to `take`.
-    fn unload(self, take: impl FnOnce(&[*mut u8])) -> bool {
+    /// Passes the objects of a full magazine to `take`. `None`: there is none.
+    fn unload<T>(self, take: impl FnOnce(&[*mut u8]) -> T) -> Option<T> {
         let depot = &self.core.depot;
-        let Some(index) = depot.take(&depot.full) else { return false };
+        let index = depot.take(&depot.full)?;
         work::step();
         let magazine = &depot.magazines[index as usize];
         if is(Variant::EmptiedEarly) {
@@ -142,10 +184,10 @@ impl Hold<'_> {
         // SAFETY: the caller owns the magazine until it puts it back.
         let objects = unsafe { magazine.objects() };
         self.shard.deposited.set(self.shard.deposited.get() - objects.len() as isize);
-        take(objects);
+        let answer = take(objects);
         if !is(Variant::EmptiedEarly) {
             depot.put(&depot.empty, index);
         }
-        true
+        Some(answer)
     }
 }

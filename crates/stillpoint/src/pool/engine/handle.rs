@@ -152,11 +152,16 @@ impl<'p> Handle<'p> {
 
     #[inline(always)]
     pub(crate) fn alloc(&self) -> Option<NonNull<u8>> {
-        // SAFETY: the handle holds the shard.
-        match unsafe { self.shard.get().cache.pop() } {
+        match self.alloc_from_cache() {
             None => self.alloc_slowly(),
             found => found,
         }
+    }
+
+    #[inline(always)]
+    pub(crate) fn alloc_from_cache(&self) -> Option<NonNull<u8>> {
+        // SAFETY: the handle holds the shard.
+        unsafe { self.shard.get().cache.pop() }
     }
 
     #[inline(never)]
@@ -176,8 +181,16 @@ impl<'p> Handle<'p> {
     /// There is room for them.
     #[inline(always)]
     pub(crate) unsafe fn alloc_many(&self, to: *mut *mut u8, count: usize) -> bool {
+        // SAFETY: there is room for the objects, by the caller's promise.
+        unsafe { self.alloc_many_from_cache(to, count) || self.alloc_many_slowly(to, count) }
+    }
+
+    /// # Safety
+    /// As [`alloc_many`](Handle::alloc_many).
+    #[inline(always)]
+    pub(crate) unsafe fn alloc_many_from_cache(&self, to: *mut *mut u8, count: usize) -> bool {
         // SAFETY: the handle holds the shard, and there is room for the objects, by the caller's promise.
-        unsafe { self.shard.get().cache.pop_many(to, count) || self.alloc_many_slowly(to, count) }
+        unsafe { self.shard.get().cache.pop_many(to, count) }
     }
 
     /// # Safety
@@ -189,7 +202,8 @@ impl<'p> Handle<'p> {
             let call = || unsafe { self.alloc_many(to, count) };
             return self.open(call, |all, found| all.count_get(*found, count));
         }
-        let found = if count <= self.core.cache_limit() {
+        let is_small = count <= self.core.cache_limit() && !self.shard.get().cache.is_large(count);
+        let found = if is_small {
             // SAFETY: the handle holds its shard, and there is room for the objects, by the caller's promise.
             self.refill(count) && unsafe { self.shard.get().cache.pop_many(to, count) }
         } else {
@@ -243,14 +257,20 @@ impl<'p> Handle<'p> {
         // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
         while self.attach() {
             let cache = &self.shard.get().cache;
-            let ready = cache.len().min(count);
-            // SAFETY: the handle holds the shard, the cache has `ready` objects, and `to` has room, by the caller's
-            // promise.
-            let got = unsafe {
-                cache.pop_many(to, ready);
-                let missing = count - ready;
-                ready + self.hold().obtain(to.add(ready), missing, missing, missing)
-            };
+            self.shard.get().wants_blocks.set(0);
+            // SAFETY: the handle holds the shard, and `to` has room, by the caller's promise.
+            let ready = unsafe { cache.pop_up_to(to, count) };
+            let mut got = ready;
+            while got < count && cache.is_large(count) {
+                // SAFETY: as above, for so many more.
+                match unsafe { self.hold().withdraw_to(to.add(got), count - got) } {
+                    0 => break,
+                    more => got += more,
+                }
+            }
+            let missing = count - got;
+            // SAFETY: as above.
+            got += unsafe { self.hold().obtain(to.add(got), missing, missing, missing) };
             self.count(|calls| &calls.drawn, got - ready);
             // SAFETY: written above.
             let objects = unsafe { std::slice::from_raw_parts(to, got) };
@@ -304,15 +324,28 @@ impl<'p> Handle<'p> {
     /// The object came from this pool, and the caller gives it up.
     #[inline(always)]
     pub(crate) unsafe fn free(&self, object: *mut u8) -> Result<(), FreeError> {
-        let cache = &self.shard.get().cache;
-        // One branch, so that a loop over single frees is well predicted.
-        if self.core.offset_of(object).is_some() & cache.has_room() {
-            // SAFETY: the handle holds the shard, whose cache has room; an address in the pool is not null.
-            unsafe { cache.push_where_is_room(object) };
+        // SAFETY: the object came from this pool, and the caller gives it up, by its promise.
+        if unsafe { self.free_to_cache(object) } {
             return Ok(());
         }
         // SAFETY: the object came from this pool, and the caller gives it up, by its promise.
         unsafe { self.free_one_slowly(object) }
+    }
+
+    /// Frees an object if it is in the pool's memory and the cache has room. False if nothing happened.
+    ///
+    /// # Safety
+    /// As [`free`](Handle::free).
+    #[inline(always)]
+    pub(crate) unsafe fn free_to_cache(&self, object: *mut u8) -> bool {
+        let cache = &self.shard.get().cache;
+        // One branch, so that a loop over single frees is well predicted.
+        let fits = self.core.offset_of(object).is_some() & cache.has_room();
+        if fits {
+            // SAFETY: the handle holds the shard, whose cache has room; an address in the pool is not null.
+            unsafe { cache.push_where_is_room(object) };
+        }
+        fits
     }
 
     /// Takes the address by value, so that a caller that ends with this call needs no stack frame.
@@ -334,32 +367,30 @@ impl<'p> Handle<'p> {
     /// The objects came from this pool, and the caller gives up all of them.
     #[inline(always)]
     pub(crate) unsafe fn free_many(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
-        let cache = &self.shard.get().cache;
-        let Some(to) = cache.reserve(objects.len()).or_else(|| self.make_room(objects.len())) else {
-            // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
-            return unsafe { self.free_slowly(objects) };
-        };
-        let (start, last) = self.core.bounds();
-        // SAFETY: room for them was reserved, in the shard that the handle holds.
-        if !unsafe { copy::within(objects.as_ptr(), to, objects.len(), start, last) } {
-            // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
-            return unsafe { self.free_slowly(objects) };
+        // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
+        if unsafe { self.free_many_to_cache(objects) } {
+            return Ok(());
         }
-        // SAFETY: written above.
-        unsafe { cache.grew(objects.len()) };
-        Ok(())
+        // SAFETY: as above.
+        unsafe { self.free_slowly(objects) }
     }
 
-    /// Makes room for `count` objects in the cache, if it can ever hold them.
-    #[inline(never)]
-    fn make_room(&self, count: usize) -> Option<*mut *mut u8> {
+    /// Frees objects if all are in the pool's memory and the cache has room for them. False if nothing happened.
+    ///
+    /// # Safety
+    /// As [`free_many`](Handle::free_many).
+    #[inline(always)]
+    pub(crate) unsafe fn free_many_to_cache(&self, objects: &[*mut u8]) -> bool {
         let cache = &self.shard.get().cache;
-        if count == 0 {
-            // After a refill the cache may hold more than its limit; a call without objects must not empty it.
-            return Some(cache.end());
+        let Some(to) = cache.reserve(objects.len()) else { return false };
+        let (start, last) = self.core.bounds();
+        // SAFETY: room for them was reserved, in the shard that the handle holds.
+        let are_ours = unsafe { copy::within(objects.as_ptr(), to, objects.len(), start, last) };
+        if are_ours {
+            // SAFETY: written above.
+            unsafe { cache.grew(objects.len()) };
         }
-        (count <= cache.limit()).then(|| self.hold().make_room(count))?;
-        cache.reserve(count)
+        are_ours
     }
 
     /// # Safety
@@ -371,14 +402,45 @@ impl<'p> Handle<'p> {
             let call = || unsafe { self.free_many(objects) };
             return self.open(call, |all, answer| all.count_put(answer, objects.len()));
         }
-        for (index, &object) in objects.iter().enumerate() {
+        // After a refill the cache may hold more than its limit; a call without objects must not empty it.
+        if objects.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
+        let freed = unsafe { self.free_quickly(objects) };
+        for (index, &object) in objects.iter().enumerate().skip(freed) {
             if let Err(error) = self.core.accept(object, index) {
-                self.put(&objects[..index]);
+                self.put(&objects[freed..index]);
                 return Err(error);
             }
         }
-        self.put(objects);
+        self.put(&objects[freed..]);
         Ok(())
+    }
+
+    /// Frees objects without a look at their buckets: many to magazines, and the rest to the cache, in which it makes room. Returns how many
+    /// it has freed: not all, if the cache is too small for that, or if one is not in the pool's memory.
+    ///
+    /// # Safety
+    /// As [`free_many`](Handle::free_many).
+    unsafe fn free_quickly(&self, objects: &[*mut u8]) -> usize {
+        let shard = self.shard.get();
+        let mut freed = 0;
+        if shard.cache.is_large(objects.len()) && shard.wants_blocks.get() == 0 {
+            // SAFETY: by the caller's promise; each has as many as a magazine.
+            let deposited = |many: &&[*mut u8]| unsafe { self.hold().deposit_from(many) };
+            let magazine = shard.cache.limit() / 2;
+            freed = magazine * objects.chunks_exact(magazine).take_while(deposited).count();
+        }
+        let rest = &objects[freed..];
+        if (1..=shard.cache.limit()).contains(&rest.len()) {
+            self.hold().make_room(rest.len());
+            // SAFETY: by the caller's promise.
+            if unsafe { self.free_many_to_cache(rest) } {
+                return objects.len();
+            }
+        }
+        freed
     }
 
     /// Frees objects that were accepted.
@@ -495,7 +557,7 @@ impl<I: Iterator<Item = *mut u8>> Drop for Rest<'_, I> {
 impl Core {
     /// The address of the first byte, and the offset of the last.
     #[inline(always)]
-    fn bounds(&self) -> (usize, usize) {
+    pub(crate) fn bounds(&self) -> (usize, usize) {
         (self.extent.start().addr(), self.extent.end().wrapping_sub(1))
     }
 
