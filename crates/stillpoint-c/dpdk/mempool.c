@@ -361,9 +361,15 @@ typedef int action(struct still_local *local, void **objects, unsigned count);
 
 static inline int get(struct still_local *local, void **objects, unsigned count)
 {
-    if (count == 1)
-        return (*objects = still_local_get(local)) != NULL ? 0 : -ENOBUFS;
-    return still_local_get_many(local, objects, count);
+    void *object;
+
+    if (count != 1)
+        return still_local_get_many(local, objects, count);
+    object = still_local_get(local);
+    if (object == NULL)
+        return -ENOBUFS;
+    *objects = object;
+    return 0;
 }
 
 static inline int get_blocks(struct still_local *local, void **starts, unsigned count)

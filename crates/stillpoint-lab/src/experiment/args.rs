@@ -10,9 +10,9 @@ use stillpoint_peers::Element;
 use crate::peers::{self, group};
 
 /// The usual number of elements.
-const ELEMENTS: usize = 1 << 22;
+pub(crate) const ELEMENTS: usize = 1 << 22;
 /// With fewer, almost every lookup would find an element that was just replaced.
-const LEAST_ELEMENTS: usize = 1 << 8;
+pub(crate) const LEAST_ELEMENTS: usize = 1 << 8;
 /// The writer works for 20 µs before each delete, so more than this many a second are out of reach.
 const MOST_DELETES: u32 = 40_000;
 /// The smallest object: the header of an object of the lab, without a body.
@@ -96,9 +96,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) inside: Vec<Inside>,
 
-    /// Number of elements in the structures of `reclaim`, and of entries in `table`, a power of two
-    #[arg(long, value_name = "N", default_value_t = ELEMENTS, value_parser = parse_elements)]
-    pub(crate) elements: usize,
+    /// Number of elements in the structures of `reclaim`, and of entries in `table`, a power of two [default: 4194304; in `reclaim` fewer
+    /// if there is not enough memory]
+    #[arg(long, value_name = "N", value_parser = parse_elements)]
+    pub(crate) elements: Option<usize>,
 
     /// Number of connections in the scenario `connections` of `timer` [default: 1,000,000; with --quick 100,000]
     #[arg(long, value_name = "N", value_parser = parse_connections)]

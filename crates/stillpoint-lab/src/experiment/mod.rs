@@ -13,7 +13,8 @@ use stillpoint_harness::output::json::Row;
 
 use crate::peers::{self, group};
 
-pub(crate) use args::{BenchArgs, Experiment, Inside, MAX_READERS, Structure};
+use args::LEAST_ELEMENTS;
+pub(crate) use args::{BenchArgs, ELEMENTS, Experiment, Inside, MAX_READERS, Structure};
 
 /// An experiment, planned from the command line. All are planned before the first one runs.
 pub(crate) trait Plan: Sized {
@@ -82,13 +83,43 @@ pub(crate) fn contenders<P: Plan>(
 
 /// Refuses a number of elements that takes more memory than there is.
 pub(crate) fn check_memory(elements: usize, needed: u64) -> Result<(), Stop> {
-    match proc::available_memory() {
-        Some(available) if needed > available => Err(Stop::usage(format!(
-            "{elements} elements need {} of memory, and {} are available: give --elements a smaller number",
-            bytes(needed),
-            bytes(available),
-        ))),
-        _ => Ok(()),
+    elements_within(proc::available_memory(), Some(elements), |_| needed).map(|_| ())
+}
+
+/// The number of elements that was asked for, or else the usual one, halved until it takes at most three quarters of the memory that is
+/// available; and a line about that.
+///
+/// # Errors
+/// When what was asked for, or the least number, takes more memory than there is.
+pub(crate) fn elements_that_fit(
+    asked: Option<usize>,
+    needed: impl Fn(usize) -> u64,
+) -> Result<(usize, Option<String>), Stop> {
+    elements_within(proc::available_memory(), asked, needed)
+}
+
+fn elements_within(
+    available: Option<u64>,
+    asked: Option<usize>,
+    needed: impl Fn(usize) -> u64,
+) -> Result<(usize, Option<String>), Stop> {
+    let usual = asked.unwrap_or(ELEMENTS);
+    let Some(available) = available.filter(|available| needed(usual) > *available) else {
+        return Ok((usual, None));
+    };
+    let there = format!(
+        "{usual} elements need {} of memory, and {} are available",
+        bytes(needed(usual)),
+        bytes(available)
+    );
+    let mut fewer = std::iter::successors(Some(usual / 2), |elements| Some(elements / 2));
+    let fits = |elements: &usize| needed(*elements) <= available / 4 * 3;
+    match asked {
+        Some(_) => Err(Stop::usage(format!("{there}: give --elements a smaller number"))),
+        None => match fewer.find(fits).filter(|&elements| elements >= LEAST_ELEMENTS) {
+            Some(elements) => Ok((elements, Some(format!("{there}: this run has {elements}")))),
+            None => Err(Stop::usage(format!("{there}, which is too little: name fewer --contenders"))),
+        },
     }
 }
 
@@ -152,4 +183,30 @@ pub(crate) fn names_and_groups(names: impl IntoIterator<Item = &'static str>) ->
         }
     }
     values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_number_of_elements_follows_the_memory_and_no_other_does() {
+        let within = |available: u64, asked| {
+            elements_within(Some(available), asked, |elements| 1000 * elements as u64)
+        };
+        assert_eq!(within(1 << 40, None).unwrap(), (ELEMENTS, None));
+        assert_eq!(within(1000 * ELEMENTS as u64, None).unwrap(), (ELEMENTS, None));
+        // Half of them would take half of the memory, which is less than three quarters.
+        let (elements, line) = within(1000 * ELEMENTS as u64 - 1, None).unwrap();
+        assert_eq!(elements, ELEMENTS / 2);
+        assert!(line.unwrap().ends_with("are available: this run has 2097152"));
+        // A quarter is the most that fits into three quarters of two gigabytes.
+        assert_eq!(within(2 << 30, None).unwrap().0, ELEMENTS / 4);
+        assert_eq!(within(2 << 30, Some(1 << 20)).unwrap(), (1 << 20, None));
+        let reason = within(1 << 30, Some(1 << 21)).unwrap_err().to_string();
+        assert!(reason.ends_with("give --elements a smaller number"), "{reason}");
+        let reason = within(1000, None).unwrap_err().to_string();
+        assert!(reason.ends_with("name fewer --contenders"), "{reason}");
+        assert_eq!(elements_within(None, None, |_| u64::MAX).unwrap(), (ELEMENTS, None));
+    }
 }

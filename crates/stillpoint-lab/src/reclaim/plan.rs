@@ -93,9 +93,7 @@ impl experiment::Plan for Plan {
             .filter(|part: &Part| !part.contenders.is_empty())
             .collect();
         let timing = BUDGET.timing(&args.length, rounds::rows(&parts));
-        let plan = Self::of(args, structure, parts, timing, left_out);
-        plan.check_memory()?;
-        Ok(plan)
+        Self::of(args, structure, parts, timing, left_out)
     }
 
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
@@ -104,16 +102,25 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// A plan of these parts, with the other settings of `args`.
+    /// A plan of these parts, with the other settings of `args`; without a number of elements, with as many as there is memory for.
+    ///
+    /// # Errors
+    /// When there is too little memory.
     pub(crate) fn of(
         args: &BenchArgs,
         structure: Structure,
         parts: Vec<Part>,
         (rounds, round): (u32, Duration),
         left_out: Vec<String>,
-    ) -> Self {
-        let BenchArgs { elements, bytes, deletes: deletes_per_s, seed, .. } = *args;
-        Self { parts, rounds, round, elements, bytes, deletes_per_s, seed, structure, left_out }
+    ) -> Result<Self, Stop> {
+        let BenchArgs { bytes, deletes: deletes_per_s, seed, .. } = *args;
+        let mut plan =
+            Self { parts, rounds, round, elements: 0, bytes, deletes_per_s, seed, structure, left_out };
+        let (elements, fewer) =
+            experiment::elements_that_fit(args.elements, |elements| plan.memory(elements))?;
+        plan.elements = elements;
+        plan.left_out.extend(fewer);
+        Ok(plan)
     }
 
     /// How its objects are made.
@@ -162,10 +169,10 @@ impl Plan {
         self.parts.iter().map(|part| part.setting.readers()).max().unwrap_or(1)
     }
 
-    pub(crate) fn check_memory(&self) -> Result<(), Stop> {
+    /// Bytes that the structures take with this number of elements.
+    fn memory(&self, elements: usize) -> u64 {
         let body = (self.bytes - Element::bytes_with_body(0)) as u64;
-        let needed = self.structures() as u64 * self.elements as u64 * (BYTES_PER_ELEMENT + body);
-        experiment::check_memory(self.elements, needed)
+        self.structures() as u64 * elements as u64 * (BYTES_PER_ELEMENT + body)
     }
 }
 
@@ -229,8 +236,12 @@ mod tests {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
         let recipe = plan("reclaim --bytes 320 --elements 65536").unwrap().unwrap().recipe(delays);
         assert_eq!(Element::bytes_with_body(recipe.words), 320);
-        let reason = plan("reclaim --bytes 1048576").unwrap_err().to_string();
+        let reason = plan("reclaim --bytes 1048576 --elements 4194304").unwrap_err().to_string();
         assert!(reason.contains("are available: give --elements a smaller number"), "{reason}");
+        let fewer = plan("reclaim --bytes 1048576").unwrap().unwrap();
+        assert!(fewer.elements < 1 << 22, "{}", fewer.elements);
+        let line = fewer.left_out.last().unwrap();
+        assert!(line.ends_with(&format!("this run has {}", fewer.elements)), "{line}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::table::BURST;
 
-use crate::experiment::{self, BenchArgs, Experiment, OnHugePages, has_dpdk, in_scenario};
+use crate::experiment::{self, BenchArgs, ELEMENTS, Experiment, OnHugePages, has_dpdk, in_scenario};
 use crate::peers::{self, group};
 
 pub(crate) use single::Single;
@@ -109,7 +109,8 @@ impl experiment::Plan for Plan {
 
         let asked = |scenario: &str| in_scenario(scenario, scenarios);
         let mut settings = Vec::new();
-        for (key_bytes, entries) in [(8, FEW.min(args.elements)), (8, args.elements), (16, args.elements)] {
+        let elements = args.elements.unwrap_or(ELEMENTS);
+        for (key_bytes, entries) in [(8, FEW.min(elements)), (8, elements), (16, elements)] {
             for scenario in ["uniform", "zipf"].into_iter().filter(|scenario| asked(scenario)) {
                 // Under Zipf's law, a large table behaves like a small one. A short run has only one kind of keys.
                 let is_left_out =
@@ -126,7 +127,7 @@ impl experiment::Plan for Plan {
         let mut singles = Vec::new();
         for texts in [false, true].into_iter().filter(|texts| !(quick && *texts)) {
             // A run with numbers as keys takes some tenths of a second, and a run with texts twice as long.
-            let part = |share: usize| if full { args.elements } else { (args.elements / share).max(FEW) };
+            let part = |share: usize| if full { elements } else { (elements / share).max(FEW) };
             let (entries, capacity) = (part(if quick { 4 } else { 1 }), part(if texts { 4 } else { 2 }));
             if asked("growth") {
                 singles.push(single::Setting { texts, work: single::Work::Growth { entries } });
@@ -138,7 +139,7 @@ impl experiment::Plan for Plan {
         }
         if asked(service::SERVICE) {
             let round = args.length.slice(rounds, args.length.pick(ROUND / 2, ROUND, ROUND));
-            let work = service::settings(&args.threads, args.elements, round);
+            let work = service::settings(&args.threads, elements, round);
             let work = work.into_iter().map(single::Work::Service);
             singles.extend(work.map(|work| single::Setting { texts: true, work }));
         }
@@ -153,7 +154,7 @@ impl experiment::Plan for Plan {
         }
         let together = settings.iter().map(|of| of.entries * (of.key_bytes + 8) * contenders.len());
         let single = singles.iter().map(single::Setting::least_bytes);
-        experiment::check_memory(args.elements, together.chain(single).max().unwrap_or(0) as u64)?;
+        experiment::check_memory(elements, together.chain(single).max().unwrap_or(0) as u64)?;
         Ok(Self { settings, singles, contenders, rounds, cpus: cpus.to_vec(), seed: args.seed })
     }
 

@@ -62,8 +62,8 @@ pub struct PoolStats {
     pub available: usize,
     /// Allocated objects.
     pub in_use: usize,
-    /// Misuses that were found after the faulty call had returned: double frees, and frees of addresses at which no
-    /// object begins, each without effect; in a [hardened](super::PoolBuilder::hardened) pool also writes to free
+    /// Misuses that were found after the faulty call had returned, where objects went to their buckets: double frees, and frees of addresses at
+    /// which no object begins, unless a cache has handed the address out again before; in a [hardened](super::PoolBuilder::hardened) pool also writes to free
     /// objects, and objects that were not valid when they came back.
     pub misuses: usize,
 }

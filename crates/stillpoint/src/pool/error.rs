@@ -186,7 +186,8 @@ impl std::error::Error for Exhausted {}
 pub enum FreeError {
     /// The address is outside the pool.
     Foreign(usize),
-    /// No object begins at the address.
+    /// No object begins at the address. Hardened pools and those without a cache find this in each free; others only where objects go to their
+    /// buckets, and a cache may hand such an address out again.
     NotAnObject(usize),
     /// The object is free. Only hardened pools return this; others detect it when the object comes back to its bucket.
     AlreadyFree(usize),

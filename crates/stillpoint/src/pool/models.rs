@@ -127,6 +127,26 @@ impl World {
         unsafe { handle.free(object) }.expect("an object of the pool");
     }
 
+    /// Frees all in one call.
+    fn free_many_by(&self, handle: &Handle<'_>, objects: &[usize]) {
+        let objects: Vec<*mut u8> =
+            objects.iter().map(|&object| std::ptr::without_provenance_mut(object)).collect();
+        objects.iter().for_each(|&object| self.gives_up(object));
+        // SAFETY: given up just now; nothing accesses the memory.
+        unsafe { handle.free_many(&objects) }.expect("objects of the pool");
+    }
+
+    /// Allocates all in one call, or none.
+    fn alloc_many(&self, handle: &Handle<'_>, count: usize) -> Vec<usize> {
+        let mut objects = vec![std::ptr::null_mut(); count];
+        // SAFETY: there is room for them.
+        if !unsafe { handle.alloc_many(objects.as_mut_ptr(), count) } {
+            return Vec::new();
+        }
+        objects.iter().for_each(|&object| self.got(object));
+        objects.into_iter().map(|object| object.addr()).collect()
+    }
+
     /// Checks, when no other thread is left, that `free` objects can be allocated and that everything adds up.
     fn holds(&self, free: usize) {
         self.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
@@ -420,6 +440,28 @@ fn objects_pass_by_the_magazine() {
         let passed = world.must_alloc(&taker);
         giver.join().unwrap();
         cached.into_iter().chain([passed]).for_each(|object| world.free_by(&taker, object));
+        drop(taker);
+        world.holds(6);
+    });
+}
+
+/// A thread takes many objects at a time, of which one comes out of the only magazine, while another thread puts many into it.
+#[test]
+fn many_objects_pass_by_the_magazine() {
+    explore(3, || {
+        let world = World::cached(1, 6, 2, 4, 2);
+        let taker = Handle::new(&world.core).expect("a shard is free");
+        let objects = world.alloc_many(&taker, 6);
+        let (own, others) = (objects[..2].to_vec(), objects[2..].to_vec());
+        world.free_many_by(&taker, &own);
+        let giver = spawn(&world, move |world| {
+            let handle = Handle::new(&world.core).expect("there are two shards");
+            world.free_many_by(&handle, &others[..2]);
+            world.free_many_by(&handle, &others[2..]);
+        });
+        let taken = world.alloc_many(&taker, 3);
+        giver.join().unwrap();
+        world.free_many_by(&taker, &taken);
         drop(taker);
         world.holds(6);
     });

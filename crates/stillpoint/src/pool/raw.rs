@@ -271,9 +271,9 @@ impl RawLocal<'_> {
     /// Frees an object, which any thread may have allocated.
     ///
     /// # Errors
-    /// When no object of this pool begins at the address. In a hardened pool, also when the object is free already.
-    /// Other pools detect a double free when the object comes back to its bucket, unless it was allocated again before:
-    /// see [`PoolStats::misuses`](super::audit::PoolStats::misuses).
+    /// When the address is outside the pool. In a hardened pool, also when no object begins at it, or the object is free already. Other pools
+    /// find these where objects go to their buckets, unless the cache has handed the address out again before: see
+    /// [`PoolStats::misuses`](super::audit::PoolStats::misuses).
     ///
     /// # Safety
     /// Nothing uses the object any more, and nothing else frees it.
@@ -299,8 +299,8 @@ impl RawLocal<'_> {
         unsafe { self.handle.free_many(objects) }
     }
 
-    /// As [`alloc`](RawLocal::alloc), from the cache alone: no function is called, and nothing can panic. So the functions of `stillpoint.h` begin
-    /// with this and the three that follow, before their frame that catches panics. `None`: nothing happened.
+    /// As [`alloc`](RawLocal::alloc), from the cache alone: nothing can panic. So the functions of `stillpoint.h` begin with this and the three
+    /// that follow, before their frame that catches panics. `None`: nothing happened.
     #[doc(hidden)]
     #[inline(always)]
     pub fn alloc_from_cache(&self) -> Option<NonNull<u8>> {

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use proptest::prelude::*;
+use stillpoint::pool::audit::CacheStats;
 use stillpoint::pool::memory::Pages;
 use stillpoint::pool::raw::{RawBlock, RawLocal, RawPool};
 
@@ -23,12 +24,14 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let thread = || 0..3usize;
     let any = || 0..10_000usize;
+    // Some are more than half of a large cache.
+    let count = || prop_oneof![2 => 0..40usize, 1 => 0..200usize];
     let step = prop_oneof![
         4 => thread().prop_map(|thread| Step::Alloc { thread }),
-        3 => (thread(), 0..40usize).prop_map(|(thread, count)| Step::AllocMany { thread, count }),
+        3 => (thread(), count()).prop_map(|(thread, count)| Step::AllocMany { thread, count }),
         2 => thread().prop_map(|thread| Step::AllocBlock { thread }),
         4 => (thread(), any()).prop_map(|(thread, which)| Step::Free { thread, which }),
-        3 => (thread(), any(), 0..40usize).prop_map(|(thread, from, count)| Step::FreeMany { thread, from, count }),
+        3 => (thread(), any(), count()).prop_map(|(thread, from, count)| Step::FreeMany { thread, from, count }),
         2 => (thread(), any()).prop_map(|(thread, which)| Step::FreeBlock { thread, which }),
         1 => thread().prop_map(|thread| Step::Park { thread }),
         1 => thread().prop_map(|thread| Step::Restart { thread }),
@@ -42,6 +45,8 @@ struct Out {
     objects: Vec<NonNull<u8>>,
     blocks: Vec<RawBlock>,
     all: HashSet<NonNull<u8>>,
+    /// Objects that were allocated by themselves or with others, not in blocks, less those that were freed so.
+    one_by_one: isize,
 }
 
 impl Out {
@@ -65,6 +70,7 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
             locals[thread].alloc().into_iter().for_each(|object| {
                 out.add(object);
                 out.objects.push(object);
+                out.one_by_one += 1;
             });
         }
         Step::AllocMany { thread, count } => {
@@ -72,6 +78,7 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
             if let Ok(objects) = locals[thread].alloc_many(&mut room) {
                 objects.iter().for_each(|&object| out.add(object));
                 out.objects.extend_from_slice(objects);
+                out.one_by_one += objects.len() as isize;
             }
         }
         Step::AllocBlock { thread } => {
@@ -83,6 +90,7 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
         Step::Free { thread, which } if !out.objects.is_empty() => {
             let object = out.objects.swap_remove(which % out.objects.len());
             out.check(object);
+            out.one_by_one -= 1;
             // SAFETY: allocated, and freed once.
             unsafe { locals[thread].free(object) }.unwrap();
         }
@@ -90,6 +98,7 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
             let from = from % out.objects.len();
             let some: Vec<_> = out.objects.drain(from..out.objects.len().min(from + count)).collect();
             some.iter().for_each(|&object| out.check(object));
+            out.one_by_one -= some.len() as isize;
             // SAFETY: allocated, and freed once.
             unsafe { locals[thread].free_many(&some) }.unwrap();
         }
@@ -97,6 +106,7 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
             let block = out.blocks.swap_remove(which % out.blocks.len());
             let objects: Vec<_> = (0..block.len()).map(|index| block.get(index).unwrap()).collect();
             objects.iter().for_each(|&object| out.check(object));
+            out.one_by_one -= if which % 3 == 2 { 0 } else { objects.len() as isize };
             match which % 3 {
                 // SAFETY: allocated, and freed once.
                 0 => unsafe { locals[thread].free_many(&objects) }.unwrap(),
@@ -122,7 +132,7 @@ proptest! {
         steps in steps(),
         (size, bucket) in prop_oneof![Just((64, 256)), Just((16, 4096)), Just((200, 4096)), Just((16, 16))],
         capacity in 1..400usize,
-        cache in prop_oneof![Just(0), Just(5), Just(32)],
+        cache in prop_oneof![Just(0), Just(5), Just(32), Just(64), Just(65)],
         high_water in 0..4u32,
         hardened in prop_oneof![2 => Just(false), 1 => Just(true)],
         grows in any::<bool>(),
@@ -145,6 +155,9 @@ proptest! {
                 let counts = pool.stats();
                 prop_assert_eq!(counts.in_use, out.all.len());
                 prop_assert_eq!(counts.available + counts.in_use, counts.capacity);
+                let of = |stats: &CacheStats| stats.drawn.wrapping_sub(stats.given).wrapping_sub(stats.cached) as isize;
+                let passed: isize = pool.cache_stats().iter().map(of).sum();
+                prop_assert_eq!(passed, out.one_by_one);
             }
             let audit = pool.audit().unwrap();
             prop_assert_eq!(audit.stats.in_use, out.all.len());

@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 use super::copy;
 use super::own::{OwnU32, OwnUsize};
 
-/// Magazines of caches that are smaller have too few objects to be passed through.
-const LARGE: usize = 64;
+/// Magazines of caches that are smaller have too few objects to be passed through. In models, those of all caches are.
+const LARGE: usize = if cfg!(stillpoint_loom) { 2 } else { 64 };
 
 /// Free objects, ready to be allocated. Only the owner uses it; other threads only read the length.
 #[derive(Debug)]

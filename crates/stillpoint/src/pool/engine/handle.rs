@@ -271,7 +271,9 @@ impl<'p> Handle<'p> {
             let missing = count - got;
             // SAFETY: as above.
             got += unsafe { self.hold().obtain(to.add(got), missing, missing, missing) };
-            self.count(|calls| &calls.drawn, got - ready);
+            // The rest of the last magazine is in the cache, which was empty before.
+            let rest = if ready < count { cache.len() } else { 0 };
+            self.count(|calls| &calls.drawn, got - ready + rest);
             // SAFETY: written above.
             let objects = unsafe { std::slice::from_raw_parts(to, got) };
             if got == count {
@@ -408,6 +410,9 @@ impl<'p> Handle<'p> {
         }
         // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
         let freed = unsafe { self.free_quickly(objects) };
+        if freed == objects.len() {
+            return Ok(());
+        }
         for (index, &object) in objects.iter().enumerate().skip(freed) {
             if let Err(error) = self.core.accept(object, index) {
                 self.put(&objects[freed..index]);
