@@ -481,9 +481,8 @@ pub unsafe extern "C" fn still_local_put_many(
     count: usize,
 ) -> c_int {
     // SAFETY: the caller passes a handle, on its thread, and `count` addresses.
-    if let (Some(local), Ok(objects)) =
-        unsafe { (quickly(handle), slice(objects.cast_mut().cast::<*mut u8>(), count)) }
-    {
+    let usual = unsafe { (quickly(handle), slice(objects.cast_mut().cast::<*mut u8>(), count)) };
+    if let (Some(local), Ok(objects)) = usual {
         // SAFETY: the caller does not use the objects any more.
         if unsafe { local.free_many_to_cache(objects) } {
             return 0;
