@@ -127,13 +127,23 @@ fn too_little_memory_says_what_is_needed() {
         let command = ["bench", experiment, "--contenders", "stillpoint", "--elements", &elements];
         refused(&command, &["GiB", "available", "--elements"]);
     }
-    let limited = Command::new("sh")
-        .args(["-c", "ulimit -v 200000 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_stillpoint")])
-        .args(["bench", "reclaim", "--contenders", "stillpoint/protected"])
-        .output()
-        .unwrap();
-    assert_eq!(limited.status.code(), Some(2), "{}", stderr(&limited));
-    assert!(stderr(&limited).contains("MiB are available"), "{}", stderr(&limited));
+    let limited = |kilobytes: &str, more: &[&str]| {
+        Command::new("sh")
+            .args(["-c", "ulimit -v $0 && exec \"$@\"", kilobytes, env!("CARGO_BIN_EXE_stillpoint")])
+            .args(["bench", "reclaim", "--contenders", "stillpoint/protected"])
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    let refused = limited("200000", &["--elements", "4194304"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("MiB are available"), "{}", stderr(&refused));
+    let short =
+        ["--quick", "--rounds", "1", "--duration", "50ms", "--scenarios", "one-core", "--readers", "1"];
+    let fewer = limited("600000", &short);
+    assert!(fewer.status.success(), "{}", stderr(&fewer));
+    let said = stderr(&fewer) + &stdout(&fewer);
+    assert!(said.contains("MiB are available: this run has "), "{said}");
 }
 
 #[test]
