@@ -404,16 +404,16 @@ impl<'p> Handle<'p> {
             let call = || unsafe { self.free_many(objects) };
             return self.open(call, |all, answer| all.count_put(answer, objects.len()));
         }
+        let freed = match self.shard.get().cache.limit() {
+            0 => 0,
+            // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
+            _ => unsafe { self.free_quickly(objects) },
+        };
         // After a refill the cache may hold more than its limit; a call without objects must not empty it.
-        if objects.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
-        let freed = unsafe { self.free_quickly(objects) };
         if freed == objects.len() {
             return Ok(());
         }
-        for (index, &object) in objects.iter().enumerate().skip(freed) {
+        for (index, &object) in (freed..).zip(&objects[freed..]) {
             if let Err(error) = self.core.accept(object, index) {
                 self.put(&objects[freed..index]);
                 return Err(error);
@@ -428,6 +428,7 @@ impl<'p> Handle<'p> {
     ///
     /// # Safety
     /// As [`free_many`](Handle::free_many).
+    #[inline(never)]
     unsafe fn free_quickly(&self, objects: &[*mut u8]) -> usize {
         let shard = self.shard.get();
         let mut freed = 0;
