@@ -377,6 +377,7 @@ static inline int get_blocks(struct still_local *local, void **starts, unsigned 
     return still_local_get_blocks(local, starts, count);
 }
 
+/* Only reads the array, which callers pass without its const. */
 static inline int put(struct still_local *local, void **objects, unsigned count)
 {
     return count == 1 ? still_local_put(local, *objects) : still_local_put_many(local, objects, count);
