@@ -257,23 +257,25 @@ impl<'p> Handle<'p> {
         // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
         while self.attach() {
             let cache = &self.shard.get().cache;
-            self.shard.get().wants_blocks.set(0);
             // SAFETY: the handle holds the shard, and `to` has room, by the caller's promise.
             let ready = unsafe { cache.pop_up_to(to, count) };
             let mut got = ready;
-            while got < count && cache.is_large(count) {
-                // SAFETY: as above, for so many more.
-                match unsafe { self.hold().withdraw_to(to.add(got), count - got) } {
-                    0 => break,
-                    more => got += more,
+            if ready < count && cache.is_large(count) {
+                self.shard.get().wants_blocks.set(0);
+                while got < count {
+                    // SAFETY: as above, for so many more.
+                    match unsafe { self.hold().withdraw_to(to.add(got), count - got) } {
+                        0 => break,
+                        more => got += more,
+                    }
                 }
+                // The rest of the last magazine is in the cache, which was empty before.
+                self.count(|calls| &calls.drawn, cache.len());
             }
             let missing = count - got;
             // SAFETY: as above.
             got += unsafe { self.hold().obtain(to.add(got), missing, missing, missing) };
-            // The rest of the last magazine is in the cache, which was empty before.
-            let rest = if ready < count { cache.len() } else { 0 };
-            self.count(|calls| &calls.drawn, got - ready + rest);
+            self.count(|calls| &calls.drawn, got - ready);
             // SAFETY: written above.
             let objects = unsafe { std::slice::from_raw_parts(to, got) };
             if got == count {
