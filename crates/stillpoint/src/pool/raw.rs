@@ -299,7 +299,7 @@ impl RawLocal<'_> {
         unsafe { self.handle.free_many(objects) }
     }
 
-    /// As [`alloc`](RawLocal::alloc), from the cache alone: nothing can panic. So the functions of `stillpoint.h` begin with this and the three
+    /// As [`alloc`](RawLocal::alloc), but only from the cache: nothing can panic. So the functions of `stillpoint.h` begin with this and the three
     /// that follow, before their frame that catches panics. `None`: nothing happened.
     #[doc(hidden)]
     #[inline(always)]
@@ -307,7 +307,7 @@ impl RawLocal<'_> {
         self.handle.alloc_from_cache()
     }
 
-    /// As [`alloc_many`](RawLocal::alloc_many), from the cache alone.
+    /// As [`alloc_many`](RawLocal::alloc_many), but only from the cache.
     #[doc(hidden)]
     #[inline(always)]
     pub fn alloc_many_from_cache(&self, to: &mut [MaybeUninit<NonNull<u8>>]) -> bool {
@@ -315,7 +315,7 @@ impl RawLocal<'_> {
         unsafe { self.handle.alloc_many_from_cache(to.as_mut_ptr().cast(), to.len()) }
     }
 
-    /// As [`free`](RawLocal::free), to the cache alone. False if it has no room or the address is outside the pool.
+    /// As [`free`](RawLocal::free), but only to the cache. False if it has no room or the address is outside the pool.
     ///
     /// # Safety
     /// As [`free`](RawLocal::free).
@@ -326,7 +326,7 @@ impl RawLocal<'_> {
         unsafe { self.handle.free_to_cache(object.as_ptr()) }
     }
 
-    /// As [`free_many`](RawLocal::free_many), to the cache alone. The addresses may be null, and are refused then.
+    /// As [`free_many`](RawLocal::free_many), but only to the cache. The addresses may be null, and are refused then.
     ///
     /// # Safety
     /// As [`free`](RawLocal::free), for each of them.

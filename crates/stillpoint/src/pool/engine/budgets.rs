@@ -115,7 +115,7 @@ fn a_magazine_passes_in_one_step() {
     assert_eq!(core.depot.len(), 0);
 }
 
-/// Calls for many objects look no bucket up, and copy no object twice. A thread that has taken a block once is no exception.
+/// Calls for many objects look no bucket up, not even those of a thread that has taken a block once.
 #[test]
 fn a_call_for_many_objects_passes_magazines_through() {
     const MANY: usize = 1000;

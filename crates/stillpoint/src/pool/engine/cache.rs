@@ -53,7 +53,7 @@ impl Cache {
         self.limit
     }
 
-    /// Whether a call for so many objects passes magazines through, instead of copying each object to the cache and from there.
+    /// Whether a call for that many objects passes magazines through, instead of copying each object to the cache and from there.
     pub(crate) fn is_large(&self, count: usize) -> bool {
         self.limit >= LARGE && count > self.limit / 2
     }

@@ -263,7 +263,7 @@ impl<'p> Handle<'p> {
             if ready < count && cache.is_large(count) {
                 self.shard.get().wants_blocks.set(0);
                 while got < count {
-                    // SAFETY: as above, for so many more.
+                    // SAFETY: as above, for as many as are missing.
                     match unsafe { self.hold().withdraw_to(to.add(got), count - got) } {
                         0 => break,
                         more => got += more,
