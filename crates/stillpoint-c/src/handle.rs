@@ -228,11 +228,17 @@ impl<K: Kind> Found<K> {
         &self.handle.head
     }
 
+    /// Whether no call further up the stack is using the handle, which one thread uses at a time.
+    pub(crate) fn is_idle(&self) -> bool {
+        // Relaxed: as in `enter`.
+        self.handle.head.in_use.load(Ordering::Relaxed) == 0
+    }
+
     /// Begins a call on a handle that one thread uses at a time. It is refused while another call is using the handle.
     pub(crate) fn enter(&self) -> Result<Within<'_>, Refusal> {
         let in_use = &self.handle.head.in_use;
         // Relaxed, both: the handle is for one thread at a time.
-        if in_use.load(Ordering::Relaxed) != 0 {
+        if !self.is_idle() {
             let text = c"{} is in use by a call further up the stack";
             return Err(Refusal::new(libc::EBUSY, text).with(&K::NAME));
         }

@@ -8,10 +8,11 @@ use std::time::Duration;
 use stillpoint::rcu::limits::WhenFull;
 use stillpoint::rcu::raw::{self, Object};
 use stillpoint::rcu::{Domain, Reclaimer, ReclaimerBuilder};
+use stillpoint_sys::tsan;
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, is_unused, sized, Kind, Parts, Versioned};
+use crate::handle::{self, find, is_unused, peek, sized, Kind, Parts, Versioned};
 use crate::thread::Threading;
 use crate::{once, reserve};
 
@@ -175,7 +176,34 @@ pub unsafe extern "C" fn still_retire(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { retire::<false>(reclaimer, address, bytes, destroy, context) }
+    match unsafe { retire_quickly(reclaimer, address, bytes, destroy, context) } {
+        true => 0,
+        // SAFETY: the caller's promise; the object was not taken in.
+        false => unsafe { retire::<false>(reclaimer, address, bytes, destroy, context) },
+    }
+}
+
+/// Retires an object, if the reclaimer has room and memory for it. There is nothing to refuse, no panic to catch, no function of the
+/// program to be called, and nothing to report to ThreadSanitizer: so this needs no stack frame. False: nothing happened.
+///
+/// # Safety
+/// As the header requires.
+#[inline(always)]
+unsafe fn retire_quickly(
+    reclaimer: *mut still_reclaimer,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> bool {
+    if tsan::is_there() {
+        return false;
+    }
+    // SAFETY: the caller passes a handle, and an object that may be retired.
+    let (found, object) = unsafe { (peek::<Polled>(reclaimer), object(address, bytes, destroy, context)) };
+    let (Some(found), Ok(object)) = (found, object) else { return false };
+    // SAFETY: one thread at a time uses the reclaimer, and no call further up the stack does.
+    found.is_idle() && unsafe { (*found.value().reclaimer.get()).retire_raw_at_once(object) }
 }
 
 /// `still_retire`, where `STILL_CHECKED` is defined.
@@ -193,8 +221,8 @@ pub unsafe extern "C" fn still_retire_once_(
 
 /// # Safety
 /// As the header requires.
-#[inline]
-unsafe fn retire<const IS_CHECKED: bool>(
+#[inline(never)]
+unsafe extern "C" fn retire<const IS_CHECKED: bool>(
     reclaimer: *mut still_reclaimer,
     address: *mut c_void,
     bytes: usize,

@@ -134,6 +134,23 @@ impl Reclaimer {
         unsafe { raw::retire(self, object) }
     }
 
+    /// As [`retire_raw`](Reclaimer::retire_raw), if that needs no memory, no destructor and no look at the domain: then nothing can
+    /// panic, and `stillpoint.h` needs no frame that catches it. False: nothing happened.
+    ///
+    /// # Safety
+    /// As [`retire_raw`](Reclaimer::retire_raw).
+    #[cfg(not(stillpoint_loom))]
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn retire_raw_at_once(&mut self, object: raw::Object) -> bool {
+        let has_room = self.list.has_memory() && self.list.reserve_at_once(object.bytes);
+        if has_room {
+            // SAFETY: the object is unlinked, and the caller owns it, by its promise.
+            self.list.retire_reserved(unsafe { object.into_garbage() });
+        }
+        has_room
+    }
+
     /// Allocates memory for at least `objects` more objects, so that retiring them need not allocate. Objects that a poll takes over from
     /// the domain take up this memory as well. Constant time, except that the list of all pending objects may move.
     ///

@@ -68,4 +68,6 @@ pub use parts::{
 };
 pub use slot::{protect, protect_owned, Slot};
 pub use spare::Spare;
+#[doc(hidden)]
+pub use token::is_known_over;
 pub use token::{number_of, token_of};

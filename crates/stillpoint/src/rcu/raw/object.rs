@@ -22,6 +22,7 @@ pub struct Object {
 impl Object {
     /// # Safety
     /// As for [`Reclaimer::retire_raw`](crate::rcu::Reclaimer::retire_raw).
+    #[inline]
     pub(in crate::rcu) unsafe fn into_garbage(self) -> Garbage {
         // SAFETY: the object is unlinked, and the caller owns it, by its promise.
         unsafe { Garbage::in_context(self.address, self.bytes, self.context, self.destroy) }

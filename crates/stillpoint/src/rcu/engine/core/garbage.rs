@@ -125,6 +125,7 @@ impl Garbage {
     /// The caller owns the object, and any thread may drop it. Once no reader can hold the object, `destroy` may be
     /// called with it. `context` is alive until then: either the lease of the [shelf](crate::rcu::engine::queue::shelf::Tenant)
     /// where it waits keeps it alive, or this object holds a reference count of the context, which `destroy` gives up.
+    #[inline]
     pub(crate) unsafe fn in_context(
         object: NonNull<()>,
         bytes: usize,

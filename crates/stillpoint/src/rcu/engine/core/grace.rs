@@ -233,6 +233,12 @@ impl Protocol {
         }
     }
 
+    /// Whether this is the number of a token that is known to be over. One that is over was started.
+    #[inline(always)]
+    pub(crate) fn is_known_over(&self, number: u64) -> bool {
+        number >= FIRST_TOKEN && self.is_over(number)
+    }
+
     /// Whether the token is known to be over.
     #[inline]
     fn is_over(&self, token: u64) -> bool {

@@ -303,6 +303,12 @@ impl RetireList {
         self.queue.try_reserve(objects)
     }
 
+    /// Whether one more object fits in memory that is there.
+    #[inline(always)]
+    pub(crate) fn has_memory(&self) -> bool {
+        self.queue.len() < self.queue.capacity()
+    }
+
     /// Takes in an object that was just retired and cannot be refused.
     pub(crate) fn retire(&mut self, garbage: Garbage) {
         if self.shares_room() && !self.cache.take(garbage.bytes()) {
