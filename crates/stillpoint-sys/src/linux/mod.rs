@@ -14,7 +14,7 @@ mod skip;
 mod thread;
 
 pub use futex::{wait, wake, wake_all};
-pub use thread::{look_at_thread, thread_id, time, yield_cpu};
+pub use thread::{look_at_thread, thread_handle, thread_id, time, yield_cpu};
 
 /// What to make of a call to libc, just after it: whether it has succeeded, or the error number that it has left in `errno`.
 pub fn outcome(has_succeeded: bool) -> Result<(), i32> {
