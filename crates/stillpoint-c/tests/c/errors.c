@@ -65,6 +65,7 @@ static void options(void)
     REFUSED(still_domain_stats(domain, &stats), -EINVAL, "sizeof");
     REFUSED(still_domain_stats(domain, NULL), -EINVAL, "NULL");
     REFUSED(still_check(domain, 1000), -EINVAL, "has not started grace period 1000: pass what still_start returned");
+    REFUSED(still_check(domain, 0), -EINVAL, "has not started grace period 0"); /* also one that is less than those that are over */
     REFUSED(still_wait(domain, 0, 0), -EINVAL, "grace period 0");
     CHECK(still_domain_free(domain) == 0);
 }
