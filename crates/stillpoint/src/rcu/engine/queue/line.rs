@@ -69,7 +69,7 @@ pub(crate) struct Line {
     /// Whether the larger half of an odd limit is for what is ready, at the next sweep. Changes with each.
     favours_ready: bool,
     /// Boosts readers that are in the way.
-    pub(crate) booster: Booster,
+    booster: Booster,
     /// The addresses in hazard slots at the last scan.
     hazards: Vec<usize>,
     /// The newest token that was over at the last scan.
@@ -97,6 +97,20 @@ impl Line {
         self.looks = Looks::default();
         self.refused = answer.err().map(|error| (error, core.protocol.next_attempt()));
         self.judge(answer, started)
+    }
+
+    /// Ends boosts that have lasted too long, whoever gave them.
+    pub(crate) fn poll_boosts(core: &Core) {
+        if core.boost.is_some() {
+            core.poll_boosts();
+        }
+    }
+
+    /// Ends what remains of the boosts that readers got for this line.
+    pub(crate) fn end_boost(&mut self, core: &Core) {
+        if core.boost.is_some() {
+            self.booster.end(core);
+        }
     }
 
     /// As [`look`](Line::look), but changes nothing.

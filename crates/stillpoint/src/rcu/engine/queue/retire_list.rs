@@ -533,7 +533,7 @@ impl RetireList {
         if busted::is(Variant::HazardsFirst) {
             self.line.gather(&self.core, 0);
         }
-        self.core.poll_boosts();
+        Line::poll_boosts(&self.core);
         let ready = if is_early { 0 } else { self.ready(limit) };
         self.hurries &= is_early;
         if ready + self.open == self.queue.len() {
@@ -563,7 +563,7 @@ impl RetireList {
 
     /// Ends what remains of the boosts that readers got for these objects.
     pub(crate) fn end_boost(&mut self) {
-        self.line.booster.end(&self.core);
+        self.line.end_boost(&self.core);
     }
 
     /// Number of objects that the open batch lacks.

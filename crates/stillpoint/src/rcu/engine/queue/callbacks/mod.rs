@@ -186,14 +186,14 @@ impl Callbacks {
     }
 
     fn serve(&self, state: &mut State, limit: usize) -> Outcome<'_> {
-        self.core.poll_boosts();
+        Line::poll_boosts(&self.core);
         self.mend_after_fork(state);
         let early = self.take_in(state);
         let mut called = Called::new(self);
         self.call_held(state, limit, &mut called);
         let mut next = self.call_ready(state, limit, &mut called);
         if matches!(next, Obstacle::Empty) {
-            state.line.booster.end(&self.core);
+            state.line.end_boost(&self.core);
             if let Some(due) = early {
                 next = Obstacle::Pace(due);
             } else if self.lanes.iter().any(|lane| !lane.is_empty()) {
@@ -441,7 +441,7 @@ impl Drop for Callbacks {
         // SAFETY: the queue is being dropped, so no thread has the turn.
         let state = self.state.with_mut(|state| unsafe { &mut *state });
         self.mend_after_fork(state);
-        state.line.booster.end(&self.core);
+        state.line.end_boost(&self.core);
         let segments = std::iter::from_fn(|| state.segments.pop_oldest()).map(|segment| segment.chains);
         let chains: Vec<_> = segments.chain([lanes, [None, state.held.take()]]).collect();
         let nodes = |lane: usize| chains.iter().filter_map(move |chains| chains[lane]).flat_map(Chain::nodes);
