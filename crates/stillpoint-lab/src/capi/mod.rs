@@ -3,7 +3,6 @@
 //!
 //! It has no loops. Single operations are measured as in `micro`, delays as in `reclaim`, timers as in `timer`.
 
-mod bars;
 mod figures;
 mod ours;
 mod workers;
@@ -12,7 +11,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
-use stillpoint_harness::output::{self, heading, say};
+use stillpoint_harness::output;
 
 use self::workers::Workers;
 use crate::experiment::{self, BenchArgs, Experiment, Structure, asked_for, in_scenario};
@@ -85,7 +84,7 @@ const OF_TIMERS: &[&str] = &["drop-in/rte_timer", "dpdk/rte_timer"];
 /// The contenders with workers that can be freed.
 const OF_WORKERS: &[&str] = &["liburcu/memb", "drop-in/urcu-memb"];
 
-/// The number of readers for which there are bars.
+/// The number of readers that share a CPU.
 const READERS: usize = 8;
 
 /// What to measure; each part is the plan of another experiment.
@@ -166,13 +165,6 @@ impl experiment::Plan for Plan {
         for row in &mut rows {
             row.experiment = "capi".into();
         }
-        if !silent {
-            let verdicts = bars::verdicts(&rows);
-            if !verdicts.is_empty() {
-                heading("Bars");
-                verdicts.iter().for_each(say);
-            }
-        }
         Ok(rows)
     }
 }
@@ -239,7 +231,7 @@ fn calls(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> 
     Ok((!operations.is_empty()).then(|| micro::Plan::of("capi", operations, args, cpu)))
 }
 
-/// One reader on its own CPU, and on one CPU as many readers as the bars compare.
+/// One reader on its own CPU, and [`READERS`] on one CPU.
 fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[&str]) -> Result<Option<reclaim::Plan>, Stop> {
     let (mut parts, mut left_out) = (Vec::new(), Vec::new());
     for (scenario, entries) in [(DELAYS, POLLED), (CALLBACKS, CALLING)] {

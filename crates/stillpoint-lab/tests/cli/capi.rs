@@ -2,17 +2,13 @@
 
 use serde_json::Value;
 
-use crate::common::{json, run, stderr, stdout};
+use crate::common::{json, run, stderr};
 
 const TINY: [&str; 9] =
     ["bench", "capi", "--quick", "--rounds", "1", "--duration", "4ms", "--elements", "256"];
 
 fn tiny(more: &[&'static str]) -> Vec<&'static str> {
     TINY.iter().chain(more).copied().collect()
-}
-
-fn has_liburcu() -> bool {
-    stillpoint_peers::catalogue().iter().any(|entry| entry.peer == "liburcu")
 }
 
 fn has_header() -> bool {
@@ -49,25 +45,6 @@ fn c_and_rust_have_rows_of_the_agreed_form() {
                 assert_eq!(row["metrics"]["freed"], row["metrics"]["deletes"], "{row}");
             }
         }
-    }
-}
-
-#[test]
-fn what_stands_in_is_beside_the_original_and_held_against_bars() {
-    if !has_liburcu() {
-        return; // `contenders` of the peers says which peers this build has
-    }
-    let output =
-        run(&tiny(&["--scenarios", "calls,callbacks,free-workers", "--contenders", "liburcu/memb,drop-in"]));
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let text = stdout(&output);
-    for expected in [
-        "call_rcu to callback, 1 reader: drop-in/urcu-memb",
-        "memb lock and unlock, linked: drop-in/urcu-memb",
-        "a call of call_rcu: drop-in/urcu-memb",
-        "the end of 64 idle workers, ms: drop-in/urcu-memb",
-    ] {
-        assert!(text.contains(expected), "{expected} is not in:\n{text}");
     }
 }
 

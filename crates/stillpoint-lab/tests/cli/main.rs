@@ -5,6 +5,7 @@ mod bench;
 mod capi;
 mod common;
 mod guest;
+mod judge;
 mod membarrier;
 mod module;
 mod other_commands;

@@ -51,8 +51,9 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 /// Loading and exchanging links is safe; following a link is not. A structure keeps these rules:
 ///
 /// 1. **One domain.** Every thread that follows its links uses a reader of the domain that its objects are retired to.
-/// 2. **Unlinked, then retired, once.** An object is retired after the last link that led to it from a linked object was changed.
-///    The thread that changed that link retires the object. It is never linked again, and nothing else frees it.
+/// 2. **Unlinked, then retired, once.** An object is retired by the thread that changed the last link that led to it from a linked
+///    object. If other threads changed other such links, their changes happen before that one. The object is never linked again, and
+///    nothing else frees it.
 /// 3. **Published and followed.** An object is linked by a release operation. A link that is followed was loaded by an acquire
 ///    operation. An exchange that follows what it found is an acquire on failure as well.
 ///
@@ -60,7 +61,7 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 /// reached from the structure's root within the region may be followed until the region ends, even if it was unlinked meanwhile:
 ///
 /// 4. **What an unlinked object links to is not unlinked before that object.** Once an object is unlinked, its links do not
-///    change any more, or they lead to objects that are still linked.
+///    change any more.
 ///
 /// If objects are protected one by one, with [`protect`](Atomic::protect), the link must show that the object that contains it
 /// was still linked:

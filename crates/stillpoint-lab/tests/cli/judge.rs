@@ -1,0 +1,99 @@
+//! `.ci/judge`, which holds the bars of `.ci/bars` against results.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::common::{run, stderr};
+use crate::skip::skipped;
+
+fn place(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// What it prints about a result, and its status. `None` without Python.
+fn judged(file: &PathBuf) -> Option<(String, i32)> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        skipped("python3 is not installed");
+        return None;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/judge");
+    let output = Command::new("python3").arg(script).arg(file).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    Some((String::from_utf8(output.stdout).unwrap(), output.status.code().unwrap()))
+}
+
+fn row(scenario: &str, contender: &str, ns: f64) -> Value {
+    let params = json!({ "iterations": ns as u64, "rounds": 3 });
+    let metrics = json!({ "ns_per_op": ns });
+    json!({ "experiment": "capi", "scenario": scenario, "contender": contender, "params": params, "metrics": metrics })
+}
+
+/// The line about a bar of `.ci/bars`, for these rows, and the status.
+fn verdict(name: &str, what: &str, rows: &[Value]) -> Option<(String, i32)> {
+    let file = place(&format!("{name}.json"));
+    std::fs::write(&file, json!({ "rows": rows }).to_string()).unwrap();
+    let (said, status) = judged(&file)?;
+    let line = said.lines().find(|line| line.contains(&format!(": {what}: ")));
+    Some((line.unwrap_or_else(|| panic!("{what}: {said}")).to_owned(), status))
+}
+
+/// `still_check` may take 1.1 times as long as the same in Rust.
+#[test]
+fn a_bar_is_met_or_missed_by_its_own_figures() {
+    let rows = |ours| [row("check", "c/qsbr", ours), row("check", "stillpoint/qsbr", 10.0)];
+    let of = |name, ours| verdict(name, "still_check, when over", &rows(ours));
+    let (Some(met), Some(missed)) = (of("met", 10.9), of("missed", 11.1)) else { return };
+    assert!(met.0.starts_with("    met: capi: ") && met.0.contains("1.090") && met.1 == 0, "{met:?}");
+    assert!(
+        missed.0.starts_with(" missed: capi: ") && missed.0.contains("11.1 beside stillpoint/qsbr 10"),
+        "{missed:?}"
+    );
+    assert_eq!(missed.1, 1);
+}
+
+/// `rte_rcu_qsbr_check` may take a nanosecond more, and 64 idle workers may take 20 ms to end.
+#[test]
+fn a_bar_may_be_a_difference_or_a_figure() {
+    let what = "rte_rcu_qsbr_check, when over, ns";
+    let rows = |ours| [row("check", "drop-in/rte_rcu_qsbr", ours), row("check", "dpdk/rcu", 0.25)];
+    let (Some(met), Some(missed)) =
+        (verdict("more", what, &rows(1.2)), verdict("much-more", what, &rows(1.3)))
+    else {
+        return;
+    };
+    assert_eq!((met.1, missed.1), (0, 1), "{met:?} {missed:?}");
+}
+
+#[test]
+fn rows_that_are_missing_void_or_controls_give_no_verdict() {
+    let mut void = row("check", "stillpoint/qsbr", 10.0);
+    void["void"] = json!("3 samples");
+    for (name, rows) in [
+        ("single", vec![row("check", "c/qsbr", 1.0)]),
+        ("void", vec![row("check", "c/qsbr", 1.0), void]),
+        ("again", vec![row("check", "c/qsbr (again)", 1.0), row("check", "stillpoint/qsbr", 1.0)]),
+    ] {
+        let Some(said) = verdict(name, "still_check, when over", &rows) else { return };
+        assert!(said.0.starts_with("nothing: ") && said.1 == 0, "{said:?}");
+    }
+}
+
+/// Each bar is about contenders and operations that there are: a new name of one would leave it without rows.
+#[test]
+fn bars_of_the_interface_in_c_find_their_rows() {
+    let has = |peer: &str| stillpoint_peers::catalogue().iter().any(|entry| entry.peer == peer);
+    if !["stillpoint.h", "liburcu", "dpdk"].into_iter().all(has) {
+        return; // `contenders` of the peers says which peers this build has
+    }
+    let file = place("capi.json");
+    let results = file.to_str().unwrap();
+    let arguments = ["bench", "capi", "--quick", "--rounds", "1", "--duration", "4ms", "--elements", "256"];
+    let output = run(&[&arguments[..], &["--json", results]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let Some((said, _)) = judged(&file) else { return };
+    let two_cpus = std::thread::available_parallelism().unwrap().get() > 1;
+    assert!(said.lines().count() >= if two_cpus { 25 } else { 15 }, "{said}");
+    assert!(!said.contains("nothing: "), "{said}");
+}
