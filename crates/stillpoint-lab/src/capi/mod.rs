@@ -9,9 +9,9 @@ mod workers;
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
+use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
-use stillpoint_harness::output;
 
 use self::workers::Workers;
 use crate::experiment::{self, BenchArgs, Experiment, Structure, asked_for, in_scenario};
