@@ -131,12 +131,13 @@ impl Variable {
     pub(super) fn start(&self) -> u64 {
         let token = &self.head().token;
         tsan::release(token);
-        // Pairs with the acquire loads of the token by readers. As a full fence, pairs with the fence of a reader that goes online (step 1).
-        let started = token.fetch_add(1, Ordering::SeqCst) + 1;
+        // Pairs with the fence of a reader that goes online (step 1). Before the addition, so that it also comes before the scan of another
+        // thread that has seen the token. On x86-64 the addition is a full fence itself.
         if !cfg!(target_arch = "x86_64") {
             fence(Ordering::SeqCst);
         }
-        started
+        // Pairs with the acquire loads of the token by readers and scans.
+        token.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Steps 2 and 3: calls `held_up` for each id that holds up a token, until `held_up` returns true. Returns the least count if no id holds

@@ -225,13 +225,13 @@ static __rte_always_inline void rte_rcu_qsbr_unlock(__rte_unused struct rte_rcu_
 static __rte_always_inline uint64_t rte_rcu_qsbr_start(struct rte_rcu_qsbr *v)
 {
     RTE_ASSERT(v != NULL);
-    /* Pairs with the acquire loads of the token by readers. As a full fence, pairs with the fence of rte_rcu_qsbr_thread_online. */
-    uint64_t token = __atomic_add_fetch(&v->token, 1, __ATOMIC_SEQ_CST);
 #if !defined(__x86_64__)
-    /* On x86-64 the addition is a full fence. */
+    /* Pairs with the fence of rte_rcu_qsbr_thread_online. Before the addition, so that it also comes before the scan of another thread that has
+     * seen the token. On x86-64 the addition is a full fence itself. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
-    return token;
+    /* Pairs with the acquire loads of the token by readers and scans. */
+    return __atomic_add_fetch(&v->token, 1, __ATOMIC_SEQ_CST);
 }
 
 /* For the inline functions. */
