@@ -664,6 +664,16 @@ fn a_signal_handler_may_pin() {
     assert_eq!(census.alive(), 0);
 }
 
+/// Runs `body` in a child that has reset the domain.
+#[cfg(not(miri))]
+fn in_child_of_fork(body: impl FnOnce()) {
+    forked::in_fork(|| {
+        // SAFETY: this is the only thread, and nothing was lent by another one.
+        unsafe { rcu::reset_after_fork() };
+        body();
+    });
+}
+
 #[cfg(not(miri))]
 #[cfg_attr(stillpoint_portable, ignore = "the child may find a lock taken by which threads sleep")]
 #[test]
@@ -710,9 +720,7 @@ fn a_child_of_a_fork_does_not_wait_for_lists_that_nobody_will_unlock() {
     let census = Census::default();
     let cell = RcuCell::new(census.object());
     let slow = Slow::begun();
-    forked::in_fork(|| {
-        // SAFETY: this is the only thread, and nothing was lent by another one.
-        unsafe { rcu::reset_after_fork() };
+    in_child_of_fork(|| {
         cell.set(census.object());
         rcu::barrier().expect("there is no other thread");
         assert_eq!(census.freed(), 1);
@@ -748,9 +756,7 @@ fn a_child_of_a_fork_writes_on_although_its_own_list_was_locked() {
         }
     });
     has_begun.recv().unwrap();
-    forked::in_fork(|| {
-        // SAFETY: this is the only thread, and nothing was lent by another one.
-        unsafe { rcu::reset_after_fork() };
+    in_child_of_fork(|| {
         while census.freed() < MANY {
             cell.set(census.object());
         }
@@ -792,9 +798,7 @@ fn a_child_of_a_fork_does_not_wait_for_what_others_served() {
     while rcu::default_domain().stats().pinned == 0 {
         thread::yield_now();
     }
-    forked::in_fork(|| {
-        // SAFETY: this is the only thread, and nothing was lent by another one.
-        unsafe { rcu::reset_after_fork() };
+    in_child_of_fork(|| {
         rcu::barrier().expect("the barrier does not wait for a run of the parent");
     });
     drop(held);
