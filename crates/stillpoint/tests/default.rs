@@ -19,11 +19,11 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use census::{Census, Object};
 use stillpoint::rcu::wait::SynchronizeError;
-use stillpoint::rcu::{self, Domain, Guard, Protected, RcuArray, RcuCell};
+use stillpoint::rcu::{self, Domain, Guard, Protected, RcuArray, RcuCell, Reclaimer};
 use stillpoint::table::Table;
 use then::Then;
 
@@ -48,6 +48,9 @@ fn message_of(function: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(function)).expect_err("it panics");
     panic.downcast_ref::<String>().expect("with a formatted message").clone()
 }
+
+/// A limit for what is expected soon. It is long enough for a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 
 const MANY: usize = if cfg!(miri) { 40 } else { 1_000 };
 
@@ -304,35 +307,24 @@ fn left_by_a_silent_thread(census: &Census) -> Silent {
 }
 
 #[test]
-fn what_a_silent_thread_has_retired_is_freed_by_later_writes_of_others() {
-    let _own = own();
-    let census = Census::default();
-    let _silent = left_by_a_silent_thread(&census);
-    let cell = RcuCell::new(0);
-    while census.alive() > 0 {
-        cell.set(1);
-    }
-}
-
-#[test]
-fn what_a_silent_thread_has_retired_is_freed_by_later_polls() {
-    let _own = own();
-    let census = Census::default();
-    let _silent = left_by_a_silent_thread(&census);
-    let mut reclaimer = rcu::default_domain().reclaimer();
-    while census.alive() > 0 {
-        reclaimer.poll();
-    }
-}
-
-#[test]
-fn what_a_thread_that_ends_has_retired_is_freed_by_later_writes() {
-    let _own = own();
-    let census = Census::default();
-    drop(left_by_a_silent_thread(&census));
-    let cell = RcuCell::new(0);
-    while census.alive() > 0 {
-        cell.set(1);
+fn what_another_thread_has_retired_is_freed_by_later_writes_and_polls() {
+    type Free = fn(&RcuCell<i32>, &mut Reclaimer);
+    let write: Free = |cell, _| cell.set(1);
+    let poll: Free = |_, reclaimer| _ = reclaimer.poll();
+    for (name, ends, free) in [
+        ("a silent thread, writes of others", false, write),
+        ("a silent thread, polls", false, poll),
+        ("a thread that ends, writes", true, write),
+    ] {
+        let _own = own();
+        let (census, begun) = (Census::default(), Instant::now());
+        let silent = left_by_a_silent_thread(&census);
+        let _silent = (!ends).then_some(silent);
+        let (cell, mut reclaimer) = (RcuCell::new(0), rcu::default_domain().reclaimer());
+        while census.alive() > 0 {
+            assert!(begun.elapsed() < LONG, "{name}: it is not freed");
+            free(&cell, &mut reclaimer);
+        }
     }
 }
 
