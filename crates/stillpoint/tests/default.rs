@@ -19,11 +19,11 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use census::{Census, Object};
 use stillpoint::rcu::wait::SynchronizeError;
-use stillpoint::rcu::{self, Domain, Guard, Protected, RcuArray, RcuCell};
+use stillpoint::rcu::{self, Domain, Guard, Protected, RcuArray, RcuCell, Reclaimer};
 use stillpoint::table::Table;
 use then::Then;
 
@@ -48,6 +48,9 @@ fn message_of(function: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(function)).expect_err("it panics");
     panic.downcast_ref::<String>().expect("with a formatted message").clone()
 }
+
+/// A limit for what is expected soon. It is long enough for a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 
 const MANY: usize = if cfg!(miri) { 40 } else { 1_000 };
 
@@ -304,35 +307,24 @@ fn left_by_a_silent_thread(census: &Census) -> Silent {
 }
 
 #[test]
-fn what_a_silent_thread_has_retired_is_freed_by_later_writes_of_others() {
-    let _own = own();
-    let census = Census::default();
-    let _silent = left_by_a_silent_thread(&census);
-    let cell = RcuCell::new(0);
-    while census.alive() > 0 {
-        cell.set(1);
-    }
-}
-
-#[test]
-fn what_a_silent_thread_has_retired_is_freed_by_later_polls() {
-    let _own = own();
-    let census = Census::default();
-    let _silent = left_by_a_silent_thread(&census);
-    let mut reclaimer = rcu::default_domain().reclaimer();
-    while census.alive() > 0 {
-        reclaimer.poll();
-    }
-}
-
-#[test]
-fn what_a_thread_that_ends_has_retired_is_freed_by_later_writes() {
-    let _own = own();
-    let census = Census::default();
-    drop(left_by_a_silent_thread(&census));
-    let cell = RcuCell::new(0);
-    while census.alive() > 0 {
-        cell.set(1);
+fn what_another_thread_has_retired_is_freed_by_later_writes_and_polls() {
+    type Free = fn(&RcuCell<i32>, &mut Reclaimer);
+    let write: Free = |cell, _| cell.set(1);
+    let poll: Free = |_, reclaimer| _ = reclaimer.poll();
+    for (name, ends, free) in [
+        ("a silent thread, writes of others", false, write),
+        ("a silent thread, polls", false, poll),
+        ("a thread that ends, writes", true, write),
+    ] {
+        let _own = own();
+        let (census, begun) = (Census::default(), Instant::now());
+        let silent = left_by_a_silent_thread(&census);
+        let _silent = (!ends).then_some(silent);
+        let (cell, mut reclaimer) = (RcuCell::new(0), rcu::default_domain().reclaimer());
+        while census.alive() > 0 {
+            assert!(begun.elapsed() < LONG, "{name}: it is not freed");
+            free(&cell, &mut reclaimer);
+        }
     }
 }
 
@@ -664,6 +656,16 @@ fn a_signal_handler_may_pin() {
     assert_eq!(census.alive(), 0);
 }
 
+/// Runs `body` in a child that has reset the domain.
+#[cfg(not(miri))]
+fn in_child_of_fork(body: impl FnOnce()) {
+    forked::in_fork(|| {
+        // SAFETY: this is the only thread, and nothing was lent by another one.
+        unsafe { rcu::reset_after_fork() };
+        body();
+    });
+}
+
 #[cfg(not(miri))]
 #[cfg_attr(stillpoint_portable, ignore = "the child may find a lock taken by which threads sleep")]
 #[test]
@@ -710,9 +712,7 @@ fn a_child_of_a_fork_does_not_wait_for_lists_that_nobody_will_unlock() {
     let census = Census::default();
     let cell = RcuCell::new(census.object());
     let slow = Slow::begun();
-    forked::in_fork(|| {
-        // SAFETY: this is the only thread, and nothing was lent by another one.
-        unsafe { rcu::reset_after_fork() };
+    in_child_of_fork(|| {
         cell.set(census.object());
         rcu::barrier().expect("there is no other thread");
         assert_eq!(census.freed(), 1);
@@ -748,9 +748,7 @@ fn a_child_of_a_fork_writes_on_although_its_own_list_was_locked() {
         }
     });
     has_begun.recv().unwrap();
-    forked::in_fork(|| {
-        // SAFETY: this is the only thread, and nothing was lent by another one.
-        unsafe { rcu::reset_after_fork() };
+    in_child_of_fork(|| {
         while census.freed() < MANY {
             cell.set(census.object());
         }
@@ -792,9 +790,7 @@ fn a_child_of_a_fork_does_not_wait_for_what_others_served() {
     while rcu::default_domain().stats().pinned == 0 {
         thread::yield_now();
     }
-    forked::in_fork(|| {
-        // SAFETY: this is the only thread, and nothing was lent by another one.
-        unsafe { rcu::reset_after_fork() };
+    in_child_of_fork(|| {
         rcu::barrier().expect("the barrier does not wait for a run of the parent");
     });
     drop(held);

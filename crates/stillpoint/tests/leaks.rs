@@ -51,7 +51,7 @@ fn boosting() -> Domain {
 
 /// Runs `body` on `THREADS` threads. Asserts that no more memory is allocated afterwards than was after the first threads,
 /// except for slots: there are as many of them as were ever used at a time.
-fn assert_no_leak(body: impl Fn() + Sync) {
+fn assert_no_leak(name: &str, body: impl Fn() + Sync) {
     let crowd = || {
         // All threads have started before the first one ends.
         let all = Barrier::new(CROWD);
@@ -73,42 +73,43 @@ fn assert_no_leak(body: impl Fn() + Sync) {
     let before = allocated();
     (0..THREADS / CROWD).for_each(|_| crowd());
     let leaked = allocated() - before;
-    assert!(leaked < 10 * THREADS as isize, "{THREADS} threads left {leaked} bytes behind");
-    println!("{leaked} bytes more after {THREADS} threads");
+    assert!(leaked < 10 * THREADS as isize, "{name}: {THREADS} threads left {leaked} bytes behind");
+    println!("{name}: {leaked} bytes more after {THREADS} threads");
 }
 
+/// Runs `round` a few times, and then `rounds` times. Asserts that no more memory is allocated afterwards than was in between.
+fn assert_steady(what: &str, rounds: usize, mut round: impl FnMut()) {
+    (0..10).for_each(|_| round());
+    let before = allocated();
+    (0..rounds).for_each(|_| round());
+    let leaked = allocated() - before;
+    assert!(leaked < 10 * rounds as isize, "{rounds} {what} left {leaked} bytes behind");
+}
+
+/// The thread-local data for boosts is destroyed before the readers in thread-locals, or after them.
 #[test]
 fn threads_that_come_and_go_leave_no_memory_behind() {
     in_child("threads_that_come_and_go_leave_no_memory_behind", || {
         let (boosting, other) = (boosting(), boosting());
-        assert_no_leak(|| drop((boosting.reader(), other.reader(), boosting.qsbr_reader())));
-    });
-}
-
-/// The thread-local data for boosts is destroyed first, and the readers after it.
-#[test]
-fn threads_whose_readers_end_last_leave_no_memory_behind() {
-    in_child("threads_whose_readers_end_last_leave_no_memory_behind", || {
-        let (boosting, other) = (boosting(), boosting());
-        assert_no_leak(|| {
-            keep_last();
-            keep(boosting.reader());
-            keep(other.reader());
-        });
-        assert_eq!((boosting.stats().readers, other.stats().readers), (0, 0));
-    });
-}
-
-#[test]
-fn threads_whose_readers_end_first_leave_no_memory_behind() {
-    in_child("threads_whose_readers_end_first_leave_no_memory_behind", || {
-        let boosting = boosting();
-        assert_no_leak(|| {
-            let reader = boosting.reader();
-            keep_last();
-            keep(reader);
-        });
-        assert_eq!(boosting.stats().readers, 0);
+        let bodies: [(&str, &(dyn Fn() + Sync)); 3] = [
+            ("without thread-locals", &|| {
+                drop((boosting.reader(), other.reader(), boosting.qsbr_reader()));
+            }),
+            ("the readers end last", &|| {
+                keep_last();
+                keep(boosting.reader());
+                keep(other.reader());
+            }),
+            ("the readers end first", &|| {
+                let reader = boosting.reader();
+                keep_last();
+                keep(reader);
+            }),
+        ];
+        for (name, body) in bodies {
+            assert_no_leak(name, body);
+            assert_eq!((boosting.stats().readers, other.stats().readers), (0, 0), "{name}");
+        }
     });
 }
 
@@ -117,7 +118,7 @@ fn threads_whose_readers_end_first_leave_no_memory_behind() {
 fn threads_that_use_everything_leave_no_memory_behind() {
     in_child("threads_that_use_everything_leave_no_memory_behind", || {
         let domain = boosting();
-        assert_no_leak(|| {
+        assert_no_leak("everything", || {
             let (reader, cell) = (domain.reader(), domain.cell([0_u8; 100]));
             let many: Vec<_> = (0..40).map(|_| cell.protect(&reader)).collect();
             let mut reclaimer = domain.reclaimer();
@@ -146,18 +147,12 @@ fn threads_that_use_everything_leave_no_memory_behind() {
 #[test]
 fn domains_that_come_and_go_leave_no_memory_behind() {
     in_child("domains_that_come_and_go_leave_no_memory_behind", || {
-        const DOMAINS: usize = 200;
-        let domain_comes_and_goes = || {
+        assert_steady("domains", 200, || {
             let domain = Domain::new();
             let (unlinked, reader) = (domain.cell(1).take(), domain.reader());
             drop((domain, reader));
             drop(unlinked);
-        };
-        (0..10).for_each(|_| domain_comes_and_goes());
-        let before = allocated();
-        (0..DOMAINS).for_each(|_| domain_comes_and_goes());
-        let leaked = allocated() - before;
-        assert!(leaked < 10 * DOMAINS as isize, "{DOMAINS} domains left {leaked} bytes behind");
+        });
     });
 }
 
@@ -169,7 +164,7 @@ fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
         let mut service = TimerService::new(0);
         let remote = service.remote();
         let mut now = 0;
-        let mut round = || {
+        assert_steady("rounds", THREADS, || {
             for sent in 0..3 {
                 let mut mailbox = remote.mailbox(4);
                 for cancelled in 0..sent {
@@ -191,12 +186,7 @@ fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
             drop(other);
             drop(burst);
             assert!(timers.iter().all(|timer| timer.cancel() == Outcome::Gone));
-        };
-        (0..4).for_each(|_| round());
-        let before = allocated();
-        (0..THREADS).for_each(|_| round());
-        let leaked = allocated() - before;
-        assert!(leaked < 10 * THREADS as isize, "{THREADS} rounds left {leaked} bytes behind");
+        });
     });
 }
 
@@ -250,10 +240,9 @@ fn tables_that_come_and_go_leave_no_memory_behind() {
             fn write(&mut self, _: &[u8]) {}
         }
 
-        const TABLES: usize = 100;
         let domain = Domain::new();
         let mut reclaimer = domain.reclaimer();
-        let mut table_comes_and_goes = || {
+        assert_steady("tables", 100, || {
             let hasher = BuildHasherDefault::<Constant>::default();
             let table = Table::builder_in(&domain).hasher(hasher).build().expect("there is memory");
             for key in 0..600 {
@@ -267,12 +256,7 @@ fn tables_that_come_and_go_leave_no_memory_behind() {
             removed.retire_to(&mut reclaimer).expect("there is room");
             drop(table);
             reclaimer.flush().expect("nothing is in the way");
-        };
-        (0..10).for_each(|_| table_comes_and_goes());
-        let before = allocated();
-        (0..TABLES).for_each(|_| table_comes_and_goes());
-        let leaked = allocated() - before;
-        assert!(leaked < 10 * TABLES as isize, "{TABLES} tables left {leaked} bytes behind");
+        });
     });
 }
 

@@ -14,8 +14,11 @@ mod other;
 #[path = "support/skip.rs"]
 mod skip;
 
+use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,12 +36,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// From now on, the kernel refuses membarrier to this thread and to threads that it starts, with `errno`.
 fn refuse_membarrier(errno: i32) {
-    refuse(libc::SYS_membarrier, errno);
-}
-
-/// As `refuse_membarrier`, for any system call.
-fn refuse(call: i64, errno: i32) {
-    refuse_if(call, None, errno);
+    refuse_if(libc::SYS_membarrier, None, errno);
 }
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`
@@ -47,7 +45,7 @@ const PRIVATE_EXPEDITED: u32 = 8;
 /// The offset of the first argument in `seccomp_data`, on little-endian machines.
 const ARGUMENT: u32 = 16;
 
-/// As `refuse`, for any first argument, or for this one.
+/// As `refuse_membarrier`, for any system call, with any first argument or with this one.
 fn refuse_if(call: i64, argument: Option<u32>, errno: i32) {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut program = [
@@ -123,11 +121,13 @@ fn the_asymmetric_mode_is_refused_with_an_error_that_says_what_to_do() {
     });
 }
 
-/// Whether this system has membarrier, so that it can be refused later on. If not, says that the test is skipped. Must be
-/// called before the test starts its child process, whose output is shown only when it fails.
-fn has_membarrier() -> bool {
-    let answer = asymmetric_supported();
-    answer.inspect_err(|error| skip::skipped(&format!("there is nothing to refuse: {error}"))).is_ok()
+/// As `in_child`, where the system has membarrier, so that it can be refused later on. Otherwise the test is skipped.
+fn in_child_with_membarrier(name: &str, body: impl FnOnce()) {
+    match asymmetric_supported() {
+        Ok(()) => in_child(name, body),
+        // Here, since the output of a child is shown only when it fails.
+        Err(error) => skip::skipped(&format!("there is nothing to refuse: {error}")),
+    }
 }
 
 /// A domain that is made while membarrier is allowed.
@@ -137,10 +137,7 @@ fn asymmetric() -> Domain {
 
 #[test]
 fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_domain_that_is_refused_later_frees_nothing_and_says_why", || {
+    in_child_with_membarrier("a_domain_that_is_refused_later_frees_nothing_and_says_why", || {
         let domain = asymmetric();
         let census = Census::default();
         let cell = domain.cell(census.object());
@@ -194,10 +191,7 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
 /// The process uses the other mode from then on, also where its first domains go on asking.
 #[test]
 fn a_domain_that_is_made_after_the_refusal_works_on_the_fallback() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_domain_that_is_made_after_the_refusal_works_on_the_fallback", || {
+    in_child_with_membarrier("a_domain_that_is_made_after_the_refusal_works_on_the_fallback", || {
         let early = asymmetric();
         assert_eq!(Mode::best(), Mode::Asymmetric);
         refuse_membarrier(libc::EPERM);
@@ -218,10 +212,7 @@ fn a_domain_that_is_made_after_the_refusal_works_on_the_fallback() {
 /// As above, if a filter forbids the barrier alone: only a fence notices that.
 #[test]
 fn a_refused_fence_is_the_answer_for_later_domains() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_refused_fence_is_the_answer_for_later_domains", || {
+    in_child_with_membarrier("a_refused_fence_is_the_answer_for_later_domains", || {
         let early = asymmetric();
         let _silent = silent(&early);
         refuse_if(libc::SYS_membarrier, Some(PRIVATE_EXPEDITED), libc::EPERM);
@@ -235,10 +226,7 @@ fn a_refused_fence_is_the_answer_for_later_domains() {
 /// Filters are per thread: a domain goes on while one of its threads may fence. While none does, it tells the hook, once.
 #[test]
 fn what_is_refused_for_long_is_reported_until_a_thread_fences() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("what_is_refused_for_long_is_reported_until_a_thread_fences", || {
+    in_child_with_membarrier("what_is_refused_for_long_is_reported_until_a_thread_fences", || {
         let (told, reports) = std::sync::mpsc::channel();
         let domain = Domain::builder()
             .name("default")
@@ -302,10 +290,7 @@ fn what_is_refused_for_long_is_reported_until_a_thread_fences() {
 /// Without a reader that relies on light fences no heavy one is needed.
 #[test]
 fn a_domain_that_is_refused_later_goes_on_without_its_light_readers() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_domain_that_is_refused_later_goes_on_without_its_light_readers", || {
+    in_child_with_membarrier("a_domain_that_is_refused_later_goes_on_without_its_light_readers", || {
         let domain = asymmetric();
         let census = Census::default();
         let cell = domain.cell(census.object());
@@ -325,10 +310,7 @@ fn a_domain_that_is_refused_later_goes_on_without_its_light_readers() {
 /// Readers that load need no fence of the writer.
 #[test]
 fn a_domain_that_is_refused_later_frees_what_its_readers_vouch_for() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_domain_that_is_refused_later_frees_what_its_readers_vouch_for", || {
+    in_child_with_membarrier("a_domain_that_is_refused_later_frees_what_its_readers_vouch_for", || {
         let domain = asymmetric();
         let own = domain.clone();
         let running = Other::start(move |turns| {
@@ -353,10 +335,7 @@ fn a_domain_that_is_refused_later_frees_what_its_readers_vouch_for() {
 
 #[test]
 fn a_full_reclaimer_that_is_refused_hands_objects_back() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_full_reclaimer_that_is_refused_hands_objects_back", || {
+    in_child_with_membarrier("a_full_reclaimer_that_is_refused_hands_objects_back", || {
         let domain = asymmetric();
         let census = Census::default();
         let _silent = silent(&domain);
@@ -376,10 +355,7 @@ fn a_full_reclaimer_that_is_refused_hands_objects_back() {
 
 #[test]
 fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_background_reclaimer_that_is_refused_can_be_abandoned", || {
+    in_child_with_membarrier("a_background_reclaimer_that_is_refused_can_be_abandoned", || {
         let domain = asymmetric();
         let census = Census::default();
         let silent = silent(&domain);
@@ -407,22 +383,7 @@ fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
 /// A reader leaves while a future waits for it. The future is polled only when its waker was called. Returns how often
 /// that was.
 fn a_future_ends(domain: &Domain) -> usize {
-    use std::future::Future;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::Arc;
-    use std::task::{Context, Poll, Wake, Waker};
-
-    struct Unpark(thread::Thread, AtomicUsize);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.unpark();
-        }
-    }
-
-    let wakes = Arc::new(Unpark(thread::current(), AtomicUsize::new(0)));
-    let waker = Waker::from(Arc::clone(&wakes));
+    let (wakes, waker) = Unpark::this_thread();
     let mut context = Context::from_waker(&waker);
     thread::scope(|scope| {
         let (held, is_held) = std::sync::mpsc::channel();
@@ -446,7 +407,29 @@ fn a_future_ends(domain: &Domain) -> usize {
             thread::park_timeout(LONG);
         }
     });
-    wakes.1.load(Ordering::Relaxed)
+    wakes.taken()
+}
+
+/// Wakes a thread, and counts.
+struct Unpark(thread::Thread, AtomicUsize);
+
+impl Unpark {
+    fn this_thread() -> (Arc<Self>, Waker) {
+        let this = Arc::new(Self(thread::current(), AtomicUsize::new(0)));
+        (Arc::clone(&this), Waker::from(this))
+    }
+
+    /// How often it has woken the thread since it was asked last.
+    fn taken(&self) -> usize {
+        self.1.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.unpark();
+    }
 }
 
 const ASKS: &str = "without the fence the future asks for further polls";
@@ -461,10 +444,7 @@ fn a_future_needs_no_membarrier() {
 
 #[test]
 fn a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later", || {
+    in_child_with_membarrier("a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later", || {
         assert_eq!(asymmetric_supported(), Ok(()));
         refuse_membarrier(libc::EPERM);
         let domain = Domain::builder().fence(Mode::Symmetric).build();
@@ -475,10 +455,7 @@ fn a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later() {
 /// Filters are per thread. A thread that may fence does so, and its future is woken once.
 #[test]
 fn a_refusal_of_another_thread_makes_no_future_ask() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_refusal_of_another_thread_makes_no_future_ask", || {
+    in_child_with_membarrier("a_refusal_of_another_thread_makes_no_future_ask", || {
         let early = asymmetric();
         let other = thread::spawn(|| {
             refuse_membarrier(libc::EPERM);
@@ -492,19 +469,6 @@ fn a_refusal_of_another_thread_makes_no_future_ask() {
 /// This includes a future that finds a request to the reader by an earlier one.
 #[test]
 fn every_future_asks_for_further_polls_when_membarrier_is_refused() {
-    use std::future::Future;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::Arc;
-    use std::task::{Context, Wake, Waker};
-
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     in_child("every_future_asks_for_further_polls_when_membarrier_is_refused", || {
         refuse_membarrier(libc::EPERM);
         let domain = Domain::new();
@@ -513,20 +477,18 @@ fn every_future_asks_for_further_polls_when_membarrier_is_refused() {
         let token = domain.start();
         let mut futures = [(); 3].map(|()| Box::pin(domain.grace_period(token)));
         for future in &mut futures {
-            let wakes = Arc::new(Count(AtomicUsize::new(0)));
-            let waker = Waker::from(Arc::clone(&wakes));
+            let (wakes, waker) = Unpark::this_thread();
             assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            assert!(wakes.0.load(Ordering::Relaxed) > 0, "{ASKS}");
+            assert!(wakes.taken() > 0, "{ASKS}");
         }
         // It asks again as long as the reader may not have seen its request. It does not if this thread is preempted
         // meanwhile.
         let asks_again = || {
-            let wakes = Arc::new(Count(AtomicUsize::new(0)));
-            let waker = Waker::from(Arc::clone(&wakes));
+            let (wakes, waker) = Unpark::this_thread();
             let mut future = std::pin::pin!(domain.grace_period(token));
             [(); 2].map(|()| {
                 assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-                wakes.0.swap(0, Ordering::Relaxed)
+                wakes.taken()
             })[1]
                 > 0
         };
@@ -536,16 +498,12 @@ fn every_future_asks_for_further_polls_when_membarrier_is_refused() {
 
 #[test]
 fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
-    if !has_membarrier() {
-        return;
-    }
-    in_child("a_future_of_an_asymmetric_domain_says_why_it_cannot_end", || {
+    in_child_with_membarrier("a_future_of_an_asymmetric_domain_says_why_it_cannot_end", || {
         let domain = asymmetric();
         let _silent = silent(&domain);
         refuse_membarrier(libc::EPERM);
         let mut over = std::pin::pin!(domain.grace_period(domain.start()));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let std::task::Poll::Ready(answer) = std::future::Future::poll(over.as_mut(), &mut context) else {
+        let Poll::Ready(answer) = over.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
             panic!("there is nothing to wait for")
         };
         assert_eq!(fence_error(answer).raw_os_error(), libc::EPERM);
@@ -616,7 +574,7 @@ fn a_signal_that_cannot_be_sent_makes_the_fence_fail() {
                 barrier.wait();
             });
             barrier.wait();
-            refuse(libc::SYS_tgkill, libc::EPERM);
+            refuse_if(libc::SYS_tgkill, None, libc::EPERM);
             let late = signals::multicast().expect("it was started").fence().expect_err("it is refused");
             assert!(late.to_string().contains("allow tgkill"), "{late}");
             barrier.wait();
@@ -636,7 +594,7 @@ fn an_initiator_makes_up_for_signals_that_its_receivers_may_not_send() {
             for _ in 0..3 {
                 scope.spawn(|| {
                     let _member = signals::join().expect("the signal has no handler");
-                    refuse(libc::SYS_tgkill, libc::EPERM);
+                    refuse_if(libc::SYS_tgkill, None, libc::EPERM);
                     joined.wait();
                     joined.wait();
                 });

@@ -43,11 +43,7 @@ unsafe impl Send for World {}
 impl World {
     /// A pool without caches. Shards keep up to `kept` whole buckets.
     fn new(per_bucket: usize, buckets: u32, locals: usize, kept: u32) -> Arc<Self> {
-        Self::cached(per_bucket, buckets, locals, kept, 0)
-    }
-
-    fn cached(per_bucket: usize, buckets: u32, locals: usize, kept: u32, cache: usize) -> Arc<Self> {
-        Self::made(per_bucket, buckets, locals, kept, cache, false)
+        Self::made(per_bucket, buckets, locals, kept, 0, false)
     }
 
     /// A small pool, of one bucket.
@@ -82,6 +78,10 @@ impl World {
         let core = Core::new(&plan, Life::default(), None).expect("a model needs no memory");
         let out = (0..per_bucket * buckets as usize).map(|_| UnsafeCell::new(false)).collect();
         Arc::new(Self { core, out })
+    }
+
+    fn handle(&self) -> Handle<'_> {
+        Handle::new(&self.core).expect("a shard is free")
     }
 
     fn cell(&self, object: *mut u8) -> &UnsafeCell<bool> {
@@ -147,9 +147,13 @@ impl World {
         objects.into_iter().map(|object| object.addr()).collect()
     }
 
+    fn audit(&self) {
+        self.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
+    }
+
     /// Checks, when no other thread is left, that `free` objects can be allocated and that everything adds up.
     fn holds(&self, free: usize) {
-        self.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
+        self.audit();
         let handle = Handle::new(&self.core).expect(LOST);
         (0..free).for_each(|_| _ = self.must_alloc(&handle));
         assert!(self.alloc(&handle).is_none(), "{LOST}");
@@ -171,18 +175,16 @@ fn spawn(world: &Arc<World>, work: impl FnOnce(&World) + 'static) -> thread::Joi
     thread::spawn(move || work(&world))
 }
 
-/// A thread that allocates an object, if it can get one, and frees it.
-fn takes_one(world: &Arc<World>) -> thread::JoinHandle<()> {
-    spawn(world, |world| {
-        let handle = Handle::new(&world.core).expect("there are two shards");
-        world.alloc(&handle).map(|object| world.free_by(&handle, object));
-    })
+/// Allocates an object, if one is to be had, and frees it.
+fn take_one(world: &World) {
+    let handle = world.handle();
+    world.alloc(&handle).map(|object| world.free_by(&handle, object));
 }
 
 /// Two threads free two objects of a shard, while its owner allocates.
 fn frees_against_owner(per_bucket: usize, buckets: u32) {
     let world = World::new(per_bucket, buckets, 1, 4);
-    let owner = Handle::new(&world.core).expect("a shard is free");
+    let owner = world.handle();
     let objects = [world.must_alloc(&owner), world.must_alloc(&owner)];
     let threads = objects.map(|object| spawn(&world, move |world| world.free(object)));
     let again = [world.alloc(&owner), world.alloc(&owner)];
@@ -206,7 +208,7 @@ fn remote_frees_of_two_buckets() {
 fn a_row_is_posted_again_while_it_is_collected() {
     explore(2, || {
         let world = World::new(2, 2, 1, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let [first, second, third] = [(); 3].map(|()| world.must_alloc(&owner));
         let one = spawn(&world, move |world| {
             world.free(third);
@@ -227,13 +229,13 @@ fn a_row_is_posted_again_while_it_is_collected() {
 fn an_owner_ends_with_an_object_out() {
     explore(3, || {
         let world = World::new(2, 1, 1, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let object = world.must_alloc(&owner);
         let freer = spawn(&world, move |world| world.free(object));
         let heir = spawn(&world, |world| {
-            let handle = Handle::new(&world.core);
-            let object = handle.as_ref().and_then(|handle| world.alloc(handle));
-            object.zip(handle.as_ref()).map(|(object, handle)| world.free_by(handle, object));
+            if let Some(handle) = Handle::new(&world.core) {
+                world.alloc(&handle).map(|object| world.free_by(&handle, object));
+            }
         });
         drop(owner);
         freer.join().unwrap();
@@ -247,9 +249,9 @@ fn an_owner_ends_with_an_object_out() {
 fn an_exhausted_thread_takes_what_was_left() {
     explore(3, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let object = world.must_alloc(&owner);
-        let other = takes_one(&world);
+        let other = spawn(&world, take_one);
         drop(owner);
         world.free(object);
         other.join().unwrap();
@@ -263,11 +265,11 @@ fn buckets_go_through_the_store() {
     explore(2, || {
         let world = World::new(1, 2, 2, 0);
         let other = spawn(&world, |world| {
-            let handle = Handle::new(&world.core).expect("there are two shards");
+            let handle = world.handle();
             let objects = [world.alloc(&handle), world.alloc(&handle)];
             objects.into_iter().flatten().for_each(|object| world.free_by(&handle, object));
         });
-        let handle = Handle::new(&world.core).expect("there are two shards");
+        let handle = world.handle();
         let (first, second) = (world.alloc(&handle), world.alloc(&handle));
         first.map(|object| world.free_by(&handle, object));
         other.join().unwrap();
@@ -282,10 +284,10 @@ fn buckets_go_through_the_store() {
 fn a_bucket_is_rescued_from_its_owner() {
     explore(2, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let objects = [world.must_alloc(&owner), world.must_alloc(&owner)];
         let freer = spawn(&world, move |world| objects.into_iter().for_each(|object| world.free(object)));
-        let needy = takes_one(&world);
+        let needy = spawn(&world, take_one);
         let again = world.alloc(&owner);
         freer.join().unwrap();
         needy.join().unwrap();
@@ -300,11 +302,11 @@ fn a_bucket_is_rescued_from_its_owner() {
 fn a_block_is_looked_for_among_what_was_sent() {
     explore(2, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let (kept, sent) = (world.must_alloc(&owner), world.must_alloc(&owner));
         let needy = spawn(&world, move |world| {
             world.free(sent);
-            let handle = Handle::new(&world.core).expect("there are two shards");
+            let handle = world.handle();
             assert!(handle.alloc_block().is_none(), "{LOST}");
         });
         let again = world.alloc(&owner);
@@ -321,11 +323,11 @@ fn a_block_is_looked_for_among_what_was_sent() {
 fn what_an_owner_has_left_is_taken_by_another_thread() {
     explore(2, || {
         let world = World::new(1, 3, 2, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let objects = [(); 3].map(|()| world.must_alloc(&owner));
         let freer = spawn(&world, move |world| objects.into_iter().for_each(|object| world.free(object)));
         let needy = spawn(&world, |world| {
-            let handle = Handle::new(&world.core).expect("there are two shards");
+            let handle = world.handle();
             [(); 2].map(|()| world.alloc(&handle)).into_iter().flatten().for_each(|object| {
                 world.free_by(&handle, object);
             });
@@ -344,10 +346,10 @@ fn what_an_owner_has_left_is_taken_by_another_thread() {
 fn two_threads_leave_rows_of_one_shard() {
     explore(2, || {
         let world = World::new(1, 4, 2, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let objects = [(); 4].map(|()| world.must_alloc(&owner));
         objects[..2].iter().for_each(|&object| world.free(object));
-        let needy = takes_one(&world);
+        let needy = spawn(&world, take_one);
         objects[2..].iter().for_each(|&object| world.free(object));
         let again = world.alloc(&owner);
         needy.join().unwrap();
@@ -362,7 +364,7 @@ fn two_threads_leave_rows_of_one_shard() {
 fn a_double_free_is_found() {
     explore(3, || {
         let world = World::new(2, 1, 1, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let object = world.must_alloc(&owner);
         let _kept = world.must_alloc(&owner);
         world.gives_up(std::ptr::without_provenance_mut(object));
@@ -375,7 +377,7 @@ fn a_double_free_is_found() {
         assert!(world.alloc(&owner).is_some() && world.alloc(&owner).is_none(), "{LOST}");
         assert_eq!(world.core.misuses(), 1, "{LOST}");
         drop(owner);
-        world.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
+        world.audit();
     });
 }
 
@@ -385,20 +387,20 @@ fn a_double_free_is_found() {
 fn a_double_free_does_not_make_a_bucket_whole() {
     explore(2, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let (first, second) = (world.must_alloc(&owner), world.must_alloc(&owner));
         world.free_by(&owner, first);
         let freer = spawn(&world, move |world| {
             world.core.free_without_shard(std::ptr::without_provenance_mut(first));
             world.free(second);
         });
-        let needy = takes_one(&world);
+        let needy = spawn(&world, take_one);
         freer.join().unwrap();
         needy.join().unwrap();
         assert!(world.alloc(&owner).is_some() && world.alloc(&owner).is_some(), "{LOST}");
         assert_eq!((world.alloc(&owner), world.core.misuses()), (None, 1), "{LOST}");
         drop(owner);
-        world.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
+        world.audit();
     });
 }
 
@@ -407,12 +409,11 @@ fn a_double_free_does_not_make_a_bucket_whole() {
 fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
     explore(2, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("a shard is free");
+        let owner = world.handle();
         let (kept, sent) = (world.must_alloc(&owner), world.must_alloc(&owner));
         let needy = spawn(&world, move |world| {
             world.free(sent);
-            let handle = Handle::new(&world.core).expect("there are two shards");
-            world.alloc(&handle).map(|object| world.free_by(&handle, object));
+            take_one(world);
         });
         world.free_by(&owner, kept);
         let again = world.alloc(&owner);
@@ -427,13 +428,13 @@ fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
 #[test]
 fn objects_pass_by_the_magazine() {
     explore(3, || {
-        let world = World::cached(1, 6, 2, 4, 2);
-        let taker = Handle::new(&world.core).expect("a shard is free");
+        let world = World::made(1, 6, 2, 4, 2, false);
+        let taker = world.handle();
         let objects = [(); 6].map(|()| world.must_alloc(&taker));
         objects[..3].iter().for_each(|&object| world.free_by(&taker, object));
         let cached = [(); 2].map(|()| world.must_alloc(&taker));
         let giver = spawn(&world, move |world| {
-            let handle = Handle::new(&world.core).expect("there are two shards");
+            let handle = world.handle();
             objects[3..].iter().for_each(|&object| world.free_by(&handle, object));
             world.alloc(&handle).map(|object| world.free_by(&handle, object));
         });
@@ -449,13 +450,13 @@ fn objects_pass_by_the_magazine() {
 #[test]
 fn many_objects_pass_by_the_magazine() {
     explore(3, || {
-        let world = World::cached(1, 6, 2, 4, 2);
-        let taker = Handle::new(&world.core).expect("a shard is free");
+        let world = World::made(1, 6, 2, 4, 2, false);
+        let taker = world.handle();
         let objects = world.alloc_many(&taker, 6);
         let (own, others) = (objects[..2].to_vec(), objects[2..].to_vec());
         world.free_many_by(&taker, &own);
         let giver = spawn(&world, move |world| {
-            let handle = Handle::new(&world.core).expect("there are two shards");
+            let handle = world.handle();
             world.free_many_by(&handle, &others[..2]);
             world.free_many_by(&handle, &others[2..]);
         });
@@ -472,8 +473,8 @@ fn many_objects_pass_by_the_magazine() {
 fn objects_in_common() {
     explore(3, || {
         let world = World::small(2);
-        let other = takes_one(&world);
-        let handle = Handle::new(&world.core).expect("there are shards");
+        let other = spawn(&world, take_one);
+        let handle = world.handle();
         let mine = [world.must_alloc(&handle), world.alloc(&handle).unwrap_or(0)];
         mine.into_iter().filter(|&object| object != 0).for_each(|object| world.free(object));
         if let Some(block) = handle.alloc_block() {

@@ -149,6 +149,14 @@ fn get_guarded(shared: &Shared, key: u64) -> Option<u64> {
     guard.get(&Object::new(key)).map(Object::read)
 }
 
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 50_000;
+    builder.check(model);
+    stillpoint_sys::busted::assert_reached();
+}
+
 /// Runs `read` on a second thread, while this thread runs `write` and then polls.
 fn explore(
     preemptions: usize,
@@ -156,10 +164,7 @@ fn explore(
     read: impl Fn(&Shared) + Send + Sync + Copy + 'static,
     write: impl Fn(&Shared) + Send + Sync + Copy + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 50_000;
-    builder.check(move || {
+    check(preemptions, move || {
         let shared = shared(Chains::Same, keys);
         let reading = Arc::clone(&shared);
         let reader = loom::thread::spawn(move || read(&reading));
@@ -167,15 +172,11 @@ fn explore(
         shared.1.poll();
         reader.join().unwrap();
     });
-    stillpoint_sys::busted::assert_reached();
 }
 
 /// As [`explore`], for key 1 in an array of two chains, while this thread moves the table to an array of one chain.
 fn explore_shrinking(preemptions: usize, read: impl Fn(&Shared) + Send + Sync + Copy + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 50_000;
-    builder.check(move || {
+    check(preemptions, move || {
         let shared = shared(Chains::Own(0), 0);
         insert(&shared, 1, 101);
         assert!(shared.1.reserve(1).is_ok() && shared.1.stats().buckets == 2);
@@ -186,7 +187,6 @@ fn explore_shrinking(preemptions: usize, read: impl Fn(&Shared) + Send + Sync + 
         shared.1.poll();
         reader.join().unwrap();
     });
-    stillpoint_sys::busted::assert_reached();
 }
 
 #[test]
@@ -407,10 +407,7 @@ impl Hash for Leaving {
 /// another one.
 #[test]
 fn a_comparison_takes_the_reader_away() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.max_branches = 50_000;
-    builder.check(|| {
+    check(3, || {
         let domain = Domain::new();
         let table = Table::builder_in(&domain).hasher(Chains::Same).unmixed().build().expect("a small table");
         let key = |number| Leaving { number, leave: None };
@@ -433,7 +430,6 @@ fn a_comparison_takes_the_reader_away() {
         table.1.poll();
         thread.join().unwrap();
     });
-    stillpoint_sys::busted::assert_reached();
 }
 
 /// An object that the program retires itself. Its memory is kept when it is freed, since the broken variant reads it: the allocator of the
@@ -516,17 +512,13 @@ fn explore_objects(
     read: impl Fn(&Objects) + Send + Sync + Copy + 'static,
     write: impl Fn(&Objects) + Send + Sync + Copy + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 50_000;
-    builder.check(move || {
+    check(preemptions, move || {
         let objects = Objects::new(keys);
         let reading = Arc::clone(&objects);
         let reader = loom::thread::spawn(move || read(&reading));
         write(&objects);
         reader.join().unwrap();
     });
-    stillpoint_sys::busted::assert_reached();
 }
 
 #[test]

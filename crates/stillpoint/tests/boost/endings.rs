@@ -32,6 +32,15 @@ fn boost(domain: &Domain) -> Reclaimer {
     reclaimer
 }
 
+/// As `boost`, until the section has ended.
+fn boost_until_the_end(domain: &Domain) {
+    let mut reclaimer = boost(domain);
+    until("the end of the section", || {
+        reclaimer.poll();
+        reclaimer.pending() == 0
+    });
+}
+
 #[test]
 fn it_ends_when_its_time_is_over() {
     beside_one_section(|domain, reader, cpu| {
@@ -108,13 +117,7 @@ fn what_the_thread_changes_itself_is_left_as_it_is() {
             drop(guard);
             assert_eq!(Scheduling::of(0).policy, libc::SCHED_BATCH);
         },
-        |domain, _, _| {
-            let mut reclaimer = boost(domain);
-            until("the end of the section", || {
-                reclaimer.poll();
-                reclaimer.pending() == 0
-            });
-        },
+        |domain, _, _| boost_until_the_end(domain),
     );
 }
 
@@ -133,11 +136,7 @@ fn what_a_raised_thread_starts_is_ordinary() {
             drop(guard);
         },
         |domain, stage, _| {
-            let mut reclaimer = boost(domain);
-            until("the end of the section", || {
-                reclaimer.poll();
-                reclaimer.pending() == 0
-            });
+            boost_until_the_end(domain);
             stage.go_on();
         },
     );

@@ -99,21 +99,28 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
 
 #[test]
 fn a_reset_that_panics_gives_the_object_back() {
-    let fails = Arc::new(AtomicBool::new(true));
-    let failing = Arc::clone(&fails);
-    let objects =
-        Objects::new(|| 0u64).reset(move |_| assert!(!failing.load(Ordering::Relaxed), "on purpose"));
-    let pool = Pool::builder(1_000, objects).build().unwrap();
-    let local = pool.local().unwrap();
-    let mut some = Vec::new();
-    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
-    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(3, &mut some))).is_err());
-    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_block())).is_err());
-    assert_eq!(pool.stats().in_use, some.len());
-    drop(some);
-    fails.store(false, Ordering::Relaxed);
-    assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), pool.stats().capacity);
-    pool.audit().unwrap();
+    for hardened in [false, true] {
+        let fails = Arc::new(AtomicBool::new(true));
+        let failing = Arc::clone(&fails);
+        let objects =
+            Objects::new(|| 0u64).reset(move |_| assert!(!failing.load(Ordering::Relaxed), "on purpose"));
+        let pool = Pool::builder(100, objects).bucket_bytes(64).hardened(hardened).pages(Pages::Small);
+        let pool = pool.build().unwrap();
+        let local = pool.local().unwrap();
+        let mut some = Vec::new();
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc()))).is_err(), "{hardened}");
+        assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(100, &mut some))).is_err(), "{hardened}");
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc_block()))).is_err(), "{hardened}");
+        let stats = pool.stats();
+        assert_eq!((some.len(), stats.in_use, stats.misuses), (0, 0, 0), "hardened: {hardened}");
+        assert!(
+            !hardened || pool.audit().unwrap().fill == [13, 0, 0, 0, 0, 0, 0, 0, 0],
+            "hardened: {hardened}"
+        );
+        fails.store(false, Ordering::Relaxed);
+        assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), stats.capacity);
+        pool.audit().unwrap();
+    }
 }
 
 /// At whichever object the reset panics, the new objects are freed, and those already in the vector stay.
@@ -143,20 +150,6 @@ fn a_reset_that_panics_leaves_nothing_in_the_vector() {
     at.store(usize::MAX, Ordering::Relaxed);
     local.alloc_many(pool.stats().available, &mut some).unwrap();
     assert_eq!(some.len(), pool.stats().capacity);
-}
-
-#[test]
-fn a_reset_that_panics_gives_back_objects_of_a_hardened_pool() {
-    let objects = Objects::new(|| 0u64).reset(|_| panic!("on purpose"));
-    let pool = Pool::builder(100, objects).bucket_bytes(64).hardened(true).pages(Pages::Small);
-    let pool = pool.build().unwrap();
-    let local = pool.local().unwrap();
-    let mut some = Vec::new();
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc()))).is_err());
-    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(100, &mut some))).is_err());
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc_block()))).is_err());
-    assert_eq!((some.len(), pool.stats().in_use, pool.stats().misuses), (0, 0, 0));
-    assert_eq!(pool.audit().unwrap().fill, [13, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

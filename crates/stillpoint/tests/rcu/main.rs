@@ -37,7 +37,9 @@ use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, Reclaimer};
+use stillpoint::rcu::{Domain, RcuCell, Reclaimer};
+
+use census::{Census, Object};
 
 /// A limit for waits that are expected to end at once. It is long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -47,6 +49,13 @@ const SHORT: Duration = Duration::from_millis(20);
 /// A reclaimer whose polls start a grace period at once, however recent the last one is.
 fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
+}
+
+/// A cell with an object, and a reclaimer as that of [`eager`].
+fn with_cell(domain: &Domain) -> (Census, RcuCell<Object>, Reclaimer) {
+    let census = Census::default();
+    let cell = domain.cell(census.object());
+    (census, cell, eager(domain))
 }
 
 /// The payload of the panic of `function`.

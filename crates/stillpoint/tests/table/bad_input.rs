@@ -212,40 +212,6 @@ fn an_alignment_is_respected() {
 }
 
 #[test]
-#[should_panic(expected = "a reader of domain `theirs` was used with a table of domain `ours`")]
-fn a_foreign_reader_is_refused() {
-    let named = |name| Domain::builder().name(name).build().unwrap();
-    let (ours, theirs) = (named("ours"), named("theirs"));
-    let table: Table<u64, u64> = Table::new_in(&ours);
-    table.reader(&mut theirs.reader());
-}
-
-#[test]
-#[should_panic(expected = "pass a reader of `ours`, to `Table::protect` in place of `get`")]
-fn a_pin_of_a_named_domains_table_is_refused() {
-    let ours = Domain::builder().name("ours").build().unwrap();
-    let table: Table<u64, u64> = Table::new_in(&ours);
-    drop(table.pin());
-}
-
-#[test]
-#[should_panic(expected = "pass a reader of `ours`, to `Table::protect` in place of `get`")]
-fn a_get_in_a_named_domains_table_is_refused() {
-    let ours = Domain::builder().name("ours").build().unwrap();
-    let table: Table<u64, u64> = Table::new_in(&ours);
-    drop(table.get(&1));
-}
-
-#[test]
-#[should_panic(expected = "a reader of domain `theirs` was used with a table of domain `ours`")]
-fn a_foreign_region_is_refused() {
-    let named = |name| Domain::builder().name(name).build().unwrap();
-    let (ours, theirs) = (named("ours"), named("theirs"));
-    let table: Table<u64, u64> = Table::new_in(&ours);
-    table.within(&theirs.qsbr_reader()).get(&1);
-}
-
-#[test]
 fn a_size_beyond_all_memory_is_refused() {
     let domain = Domain::new();
     for entries in [usize::MAX, usize::MAX / 2, 1 << 50] {
@@ -260,24 +226,42 @@ fn a_size_beyond_all_memory_is_refused() {
     assert_eq!(table.len(), 1);
 }
 
-/// Every call that takes a region checks its domain.
+/// Every call that takes a reader, a region or a reclaimer checks its domain.
 #[test]
-fn a_foreign_region_is_refused_by_every_call() {
-    let (ours, theirs) = (Domain::new(), Domain::new());
+fn what_is_of_another_domain_is_refused() {
+    const READER: &str = "a reader of domain `theirs` was used with a table of domain `ours`";
+    const RECLAIMER: &str = "a reclaimer of domain `theirs` was used with a table of domain `ours`";
+    const DEFAULT: &str = "pass a reader of `ours`, to `Table::protect` in place of `get`";
+    let named = |name| Domain::builder().name(name).build().unwrap();
+    let (ours, theirs) = (named("ours"), named("theirs"));
     let table: Table<u64, u64> = Table::new_in(&ours);
     table.insert(1, 1).unwrap();
-    let region = theirs.qsbr_reader();
-    let calls: [&dyn Fn(); 4] = [
-        &|| assert!(table.within(&region).get(&1).is_none()),
-        &|| assert!(table.within(&region).get_many(&[1]) == [None]),
-        &|| drop(table.within(&region).iter()),
-        &|| table.within(&region).retain(|_, _| true),
+    let (region, background) = (theirs.qsbr_reader(), theirs.background());
+    let removed = || {
+        drop(table.insert(2, 2).unwrap());
+        table.remove(&2).unwrap()
+    };
+    let calls: [(&str, &str, &dyn Fn()); 11] = [
+        ("reader", READER, &|| drop(table.reader(&mut theirs.reader()))),
+        ("get in a region", READER, &|| assert!(table.within(&region).get(&1).is_none())),
+        ("get_many in a region", READER, &|| assert!(table.within(&region).get_many(&[1]) == [None])),
+        ("iter in a region", READER, &|| drop(table.within(&region).iter())),
+        ("retain in a region", READER, &|| table.within(&region).retain(|_, _| true)),
+        ("pin", DEFAULT, &|| drop(table.pin())),
+        ("get", DEFAULT, &|| drop(table.get(&1))),
+        ("update", "was used with a table of domain `ours`", &|| drop(table.update(&1, |value| value + 1))),
+        ("attach", "a reclaimer of domain `theirs` was attached to a table of domain `ours`", &|| {
+            drop(Table::<u64, u64>::builder_in(&ours).attach(background.retire_handle()));
+        }),
+        ("retire_to", RECLAIMER, &|| drop(removed().retire_to(&mut theirs.reclaimer()))),
+        ("submit_to", RECLAIMER, &|| drop(removed().submit_to(&background.retire_handle()))),
     ];
-    for (number, call) in calls.into_iter().enumerate() {
-        let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("the region is of another domain");
-        let message = panic.downcast_ref::<String>().unwrap();
-        assert!(message.contains("was used with a table of domain"), "{number}: {message}");
+    for (call, words, function) in calls {
+        let panic = catch_unwind(AssertUnwindSafe(function)).expect_err(call);
+        let message = panic.downcast_ref::<String>().expect(call);
+        assert!(message.contains(words), "{call}: '{words}' is not in: {message}");
     }
+    assert_eq!(table.len(), 1);
 }
 
 /// If `Hash` panics in a reservation, the links in the larger array are taken back, whatever its size. The next attempt

@@ -10,6 +10,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::{Operation, Table};
 
 use crate::census::Census;
+use crate::free_all;
 use crate::identity::Identity;
 
 thread_local! {
@@ -205,9 +206,7 @@ fn clear_hashes_each_entry_once_at_the_most() {
         let (hashed, compared) = work(|| table.clear());
         assert!(hashed <= next as usize && compared == 0, "{hashed} hashed, {compared} compared of {next}");
         assert_eq!(table.len(), 0);
-        while table.pending() > 0 {
-            table.poll();
-        }
+        free_all(&table);
         assert_eq!((census.alive(), census.made()), (0, next as usize));
         assert!(!table.stats().growing, "every chain was moved");
     }
@@ -404,7 +403,5 @@ fn destructors_that_write_to_their_table_do_not_nest() {
         assert!(deepest <= 1 && calls <= 2 * 32, "{calls} destructors in one call, {deepest} deep");
     }
     table.clear();
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
 }

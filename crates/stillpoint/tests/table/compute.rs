@@ -7,6 +7,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::{Compute, Full, Operation, Table, TryInsertError};
 
 use crate::census::{Census, Counted};
+use crate::free_all;
 
 #[test]
 fn a_computation_says_what_it_has_done() {
@@ -143,9 +144,7 @@ fn an_entry_that_comes_and_goes_meanwhile_costs_no_value() {
     };
     assert_eq!(lookup.update_or_insert_with(1, update, make).unwrap().value, 20);
     assert_eq!(updates, 1);
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!(census.alive(), 1);
 }
 

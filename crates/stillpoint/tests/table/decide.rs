@@ -16,12 +16,7 @@ use stillpoint::table::error::{InitError, UpdateError};
 use stillpoint::table::{Compute, Full, Operation, Set, Table, TryInsertError};
 
 use crate::census::{Census, Counted};
-
-fn free_all<K, V>(table: &Table<K, V>) {
-    while table.pending() > 0 {
-        table.poll();
-    }
-}
+use crate::free_all;
 
 /// As with a map: every call, on a table of the default domain.
 #[test]
@@ -130,14 +125,6 @@ fn a_panic_leaves_nothing_held() {
     table.clear();
     free_all(&table);
     assert_eq!(census.alive(), 0);
-}
-
-/// The thread's reader is not of this domain.
-#[test]
-#[should_panic(expected = "was used with a table of domain")]
-fn a_table_of_another_domain_refuses() {
-    let table: Table<u64, u64> = Table::new_in(&Domain::new());
-    let _ = table.update(&1, |value| value + 1);
 }
 
 /// In the error, nothing is lost.

@@ -7,6 +7,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
 use crate::census::{Census, Counted};
+use crate::free_all;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -84,9 +85,7 @@ fn writers_free_what_an_attached_reclaimer_does_not_take() {
         for number in from..from + 1_000 {
             drop(table.insert(7, census.value(number)).unwrap());
         }
-        while table.pending() > 0 {
-            table.poll();
-        }
+        free_all(&table);
     };
     replace(0);
     assert_eq!(census.alive(), 11, "the reclaimer has ten that it has not freed yet, and the table has one");
@@ -114,38 +113,8 @@ fn a_full_reclaimer_hands_the_entry_back() {
     assert_eq!(table.pending(), 1, "the entry waits in the table");
     drop(guard);
     reclaimer.flush().unwrap();
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!(census.alive(), 0);
-}
-
-#[test]
-#[should_panic(expected = "a reclaimer of domain `theirs` was attached to a table of domain `ours`")]
-fn a_foreign_reclaimer_is_refused() {
-    let named = |name| Domain::builder().name(name).build().unwrap();
-    let (ours, theirs) = (named("ours"), named("theirs"));
-    let _ = Table::<u64, u64>::builder_in(&ours).attach(theirs.background().retire_handle());
-}
-
-#[test]
-#[should_panic(expected = "a reclaimer of domain `theirs` was used with a table of domain `ours`")]
-fn a_foreign_reclaimer_gets_no_entry() {
-    let named = |name| Domain::builder().name(name).build().unwrap();
-    let (ours, theirs) = (named("ours"), named("theirs"));
-    let table: Table<u64, u64> = Table::new_in(&ours);
-    table.insert(1, 1).unwrap();
-    let _ = table.remove(&1).unwrap().retire_to(&mut theirs.reclaimer());
-}
-
-#[test]
-#[should_panic(expected = "a reclaimer of domain `theirs` was used with a table of domain `ours`")]
-fn a_foreign_handle_gets_no_entry() {
-    let named = |name| Domain::builder().name(name).build().unwrap();
-    let (ours, theirs) = (named("ours"), named("theirs"));
-    let table: Table<u64, u64> = Table::new_in(&ours);
-    table.insert(1, 1).unwrap();
-    let _ = table.remove(&1).unwrap().submit_to(&theirs.background().retire_handle());
 }
 
 /// Entries that wait count with their size in every queue, so limits in bytes hold.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::free_all;
 use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
@@ -165,9 +166,7 @@ fn readers_go_on_during_growth() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert!(table.stats().growths >= 4);
 }
 

@@ -34,3 +34,10 @@ mod whole;
 mod child;
 #[path = "../support/rounds.rs"]
 mod rounds;
+
+/// Polls until nothing waits.
+fn free_all<K, V, S>(table: &stillpoint::table::Table<K, V, S>) {
+    while table.pending() > 0 {
+        table.poll();
+    }
+}

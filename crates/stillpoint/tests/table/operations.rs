@@ -4,6 +4,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::{Full, Table};
 
 use crate::census::Census;
+use crate::free_all;
 
 #[test]
 fn an_insertion_returns_what_it_replaced() {
@@ -27,9 +28,7 @@ fn a_removed_entry_can_still_be_read() {
     table.poll();
     assert_eq!((entry.as_str(), table.pending()), ("one", 1));
     drop(entry);
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert!(lookup.get(&1).is_none());
 }
 

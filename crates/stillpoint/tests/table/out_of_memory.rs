@@ -9,6 +9,7 @@ use stillpoint::table::{Full, Table, TableReader};
 
 use crate::census::{Census, Counted};
 use crate::child::in_child;
+use crate::free_all;
 
 /// Address space of this process, in bytes.
 fn address_space() -> u64 {
@@ -70,9 +71,7 @@ fn an_insertion_without_memory_hands_the_pair_back() {
         // A removal makes room.
         drop(table.remove(&5));
         map.remove(&5);
-        while table.pending() > 0 {
-            table.poll();
-        }
+        free_all(&table);
         drop(table.insert(1 << 40, value(9)).expect("the slot of the removed entry"));
         map.insert(1 << 40, 9);
         check(&mut lookup, &map);

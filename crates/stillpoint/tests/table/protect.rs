@@ -10,12 +10,7 @@ use stillpoint::rcu::{Domain, Reader};
 use stillpoint::table::Table;
 
 use crate::census::{Census, Counted};
-
-fn free_all(table: &Table<u64, Counted>) {
-    while table.pending() > 0 {
-        table.poll();
-    }
-}
+use crate::free_all;
 
 /// Any number of results, dropped in any order; each holds its own entry, and nothing else.
 #[test]
@@ -234,9 +229,7 @@ fn a_comparison_of_a_bound_reader_may_panic() {
     assert!(catch_unwind(AssertUnwindSafe(|| lookup.get(&Hooked(1)).is_some())).is_err());
     HOOK.set((0, None));
     drop(table.remove(&Hooked(1)));
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!(census.alive(), 0);
     assert!(lookup.get(&Hooked(1)).is_none());
 }
@@ -252,9 +245,7 @@ fn an_idle_reader_holds_up_no_array() {
         assert_eq!(table.protect(&reader, &(key / 2)).map(|entry| *entry), Some(key / 2));
     }
     assert!(table.stats().growths > 0);
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
 }
 
 /// In the default domain, with the reader of each thread; also when a thread-local is dropped at the end of its thread.

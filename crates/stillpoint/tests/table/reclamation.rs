@@ -10,6 +10,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
 use crate::census::{Census, Counted};
+use crate::free_all;
 
 #[test]
 fn every_key_and_value_is_dropped_once() {
@@ -25,9 +26,7 @@ fn every_key_and_value_is_dropped_once() {
                 drop(table.remove(&key));
             }
         }
-        while table.pending() > 0 {
-            table.poll();
-        }
+        free_all(&table);
         assert_eq!(census.alive(), 2 * table.len());
         assert_eq!(census.made(), 18_000);
         drop(table);
@@ -87,9 +86,7 @@ fn a_guard_that_stays_loses_nothing() {
     }
     assert_eq!((census.alive(), table.pending()), (5_000, 4_990));
     drop(guard);
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!(census.alive(), 10);
     let before = table.stats();
     for number in 0..4_000 {
@@ -201,9 +198,7 @@ fn a_destructor_may_use_the_table() {
         table.insert(key, Chained { table: table_of, next: key + 1, drops }).unwrap();
     }
     table.remove(&0);
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!((table.len(), drops.load(Ordering::Relaxed)), (0, 1_000));
 }
 
@@ -228,17 +223,13 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
         for key in 0..20 {
             drop(table.remove(&key));
         }
-        while table.pending() > 0 {
-            table.poll();
-        }
+        free_all(&table);
     }));
     assert!(outcome.is_err());
     for key in 0..20 {
         drop(table.remove(&key));
     }
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!((table.len(), census.made()), (0, 20));
     // The slot is used again.
     for key in 30..50 {

@@ -8,6 +8,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::{Full, Table};
 
 use crate::census::{Census, Counted};
+use crate::free_all;
 use crate::identity::Identity;
 
 /// Slots for replacements besides the maximum, as `TableBuilder::max_len` says.
@@ -19,12 +20,6 @@ fn full_table(domain: &Domain, maximum: u64) -> Table<u64, u64> {
         table.insert(key, key).unwrap();
     }
     table
-}
-
-fn free_all<K: Send + Sync, V: Send + Sync, S>(table: &Table<K, V, S>) {
-    while table.pending() > 0 {
-        table.poll();
-    }
 }
 
 /// A value whose drop panics, if it is armed.

@@ -7,6 +7,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
 use crate::census::{Census, Counted};
+use crate::free_all;
 
 const KEYS: u64 = 12;
 
@@ -44,9 +45,7 @@ fn growths_behind_one_thread_complete() {
     }
     drop(lookup.update(&6, |_| census.value(66)).unwrap());
     drop(lookup.remove_if(&7, |_, _| true));
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!(census.alive(), table.len());
     drop(table.remove(&8));
     drop(lookup);
@@ -93,9 +92,7 @@ fn growths_behind_another_thread_complete() {
             }
         });
     });
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!(census.alive(), table.len());
     drop(table);
     assert_eq!(census.alive(), 0);

@@ -7,6 +7,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::{Set, Table, TableHandle};
 
 use crate::census::{Census, Counted};
+use crate::free_all;
 
 const KEYS: u64 = if cfg!(miri) { 40 } else { 5_000 };
 
@@ -170,9 +171,7 @@ fn what_is_forgotten_of_a_handle_does_no_harm() {
         assert_eq!(handle.reader().get(&3).map(|value| value.value), Some(3));
     }
     drop(handle);
-    while table.pending() > 0 {
-        table.poll();
-    }
+    free_all(&table);
     assert_eq!((census.alive(), Arc::strong_count(&table)), (12, 1));
 }
 

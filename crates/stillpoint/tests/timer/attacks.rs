@@ -6,6 +6,8 @@ use std::rc::Rc;
 use stillpoint::timer::shared::{ArmError, Outcome, SharedTimer, TimerService};
 use stillpoint::timer::{Key, Limit, Progress, Schedule, Wheel};
 
+use crate::with_timer;
+
 const NONE: Limit = Limit::NONE;
 
 fn beating() -> Schedule {
@@ -300,14 +302,17 @@ fn a_wheel_with_a_lent_value_is_drained_and_dropped() {
     }
 }
 
+/// A value whose drop panics, if the field is true.
+struct Bomb(bool);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(!self.0, "on purpose");
+    }
+}
+
 #[test]
 fn a_destructor_of_a_value_that_is_lost_panics() {
-    struct Bomb(bool);
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            assert!(!self.0, "on purpose");
-        }
-    }
     let mut wheel = Wheel::new(0);
     wheel.add(beating(), Bomb(true)).unwrap();
     let other = wheel.add(Schedule::at(11).every(NonZeroU64::MIN), Bomb(false)).unwrap();
@@ -336,12 +341,6 @@ fn a_drain_that_is_forgotten_leaves_a_valid_wheel() {
 
 #[test]
 fn a_destructor_panics() {
-    struct Bomb(bool);
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            assert!(!self.0, "on purpose");
-        }
-    }
     let mut wheel = Wheel::new(0);
     wheel.add(10, Bomb(true)).unwrap();
     wheel.add(10, Bomb(false)).unwrap();
@@ -354,8 +353,7 @@ fn a_destructor_panics() {
 
 #[test]
 fn a_callback_puts_another_service_in_place() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, beating(), String::from("old")).unwrap();
     let mut kept = None;
     let _ = service.run(10, NONE, |service, mut beat| {

@@ -23,3 +23,19 @@ mod shared_mailbox;
 mod sleeping;
 mod threads;
 mod time;
+
+use stillpoint::timer::shared::{Mailbox, SharedTimer, TimerService};
+
+/// A service with a timer at rest.
+fn with_timer<T>() -> (TimerService<T>, SharedTimer<T>) {
+    let service = TimerService::new(0);
+    let timer = service.remote().timer();
+    (service, timer)
+}
+
+/// As `with_timer`, with a mailbox that has so many places.
+fn with_mailbox<T>(places: usize) -> (TimerService<T>, SharedTimer<T>, Mailbox<T>) {
+    let (service, timer) = with_timer();
+    let mailbox = service.remote().mailbox(places);
+    (service, timer, mailbox)
+}

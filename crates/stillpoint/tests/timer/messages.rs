@@ -6,14 +6,14 @@ use std::sync::Arc;
 use stillpoint::timer::shared::{ArmError, Outcome, TimerService};
 use stillpoint::timer::{Limit, Progress, Schedule};
 
+use crate::{with_mailbox, with_timer};
+
 const NONE: Limit = Limit::NONE;
 const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();
 
 #[test]
 fn a_message_of_a_cancelled_arming_does_not_rewind_a_periodic_timer() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
-    let mut mailbox = service.remote().mailbox(4);
+    let (mut service, timer, mut mailbox) = with_mailbox(4);
     mailbox.add(&timer, 1_000, 0).unwrap();
     assert!(timer.cancel().is_cancelled());
     service.arm(&timer, Schedule::at(10).every(TEN), 1).unwrap();
@@ -29,8 +29,7 @@ fn a_message_of_a_cancelled_arming_does_not_rewind_a_periodic_timer() {
 
 #[test]
 fn two_routes_to_one_timer_arm_it_once() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     let mut mailboxes = [service.remote().mailbox(8), service.remote().mailbox(8)];
     mailboxes[0].add(&timer, 1_000, 0).unwrap();
     assert!(timer.cancel().is_cancelled());
@@ -197,9 +196,7 @@ fn a_mailbox_too_large_is_refused() {
 
 #[test]
 fn a_revoked_periodic_timer_says_when_its_next_beat_was_due() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
-    let mut mailbox = service.remote().mailbox(2);
+    let (mut service, timer, mut mailbox) = with_mailbox(2);
     let revoke = |service: &mut TimerService<i32>| {
         assert!(timer.revoke().is_cancelled());
         let mut deadline = 0;
@@ -384,8 +381,7 @@ fn a_value_that_panics_when_it_is_dropped_leaves_no_timer_armed() {
 
 #[test]
 fn a_panic_in_the_last_beat_takes_the_timer_out_of_the_wheel() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _ = service.run(10, NONE, |_, _| {
@@ -399,8 +395,7 @@ fn a_panic_in_the_last_beat_takes_the_timer_out_of_the_wheel() {
 
 #[test]
 fn a_service_that_is_replaced_in_a_beat_leaves_no_timer_armed() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let progress = service.run(10, NONE, |service, _| *service = TimerService::new(0));
     assert_eq!((progress.expired(), timer.is_armed()), (1, false));

@@ -7,6 +7,8 @@ use std::sync::Mutex;
 use stillpoint::timer::shared::{ArmError, Cause, Outcome, TimerService};
 use stillpoint::timer::{Full, Limit, Progress, Schedule, WheelStats};
 
+use crate::{with_mailbox, with_timer};
+
 const NONE: Limit = Limit::NONE;
 
 fn run<T>(service: &mut TimerService<T>, now: u64) -> Vec<T> {
@@ -38,9 +40,7 @@ fn its_own_timers_are_those_of_a_wheel() {
 
 #[test]
 fn processing_fires_nothing_and_managing_takes_nothing_in() {
-    let mut service = TimerService::new(0);
-    let mut mailbox = service.remote().mailbox(4);
-    let timer = service.remote().timer();
+    let (mut service, timer, mut mailbox) = with_mailbox(4);
     service.add(5, 1).unwrap();
     mailbox.add(&timer, 5, 2).unwrap();
     assert_eq!(service.manage(6, NONE, |_, event| assert_eq!(event.into_value(), Some(1))).expired(), 1);
@@ -112,8 +112,7 @@ fn a_bounded_wheel_leaves_in_the_mailbox_what_it_has_no_room_for() {
 
 #[test]
 fn keys_of_shared_timers_cannot_be_had() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, 10, 1).unwrap();
     let progress = service.manage(10, NONE, |_, event| {
         assert!(event.key().is_none());
@@ -124,9 +123,7 @@ fn keys_of_shared_timers_cannot_be_had() {
 
 #[test]
 fn an_armed_timer_is_not_armed_again() {
-    let mut service = TimerService::new(0);
-    let mut mailbox = service.remote().mailbox(4);
-    let timer = service.remote().timer();
+    let (mut service, timer, mut mailbox) = with_mailbox(4);
     mailbox.add(&timer, 10, 1).unwrap();
     assert_eq!(mailbox.add(&timer, 20, 2), Err(ArmError::Armed(2)));
     assert_eq!(service.arm(&timer, 20, 3).unwrap_err().into_inner(), 3);
@@ -139,9 +136,7 @@ fn an_armed_timer_is_not_armed_again() {
 
 #[test]
 fn a_timer_that_is_armed_and_cancelled_again_and_again_does_not_pile_up() {
-    let mut service = TimerService::new(0);
-    let mut mailbox = service.remote().mailbox(1024);
-    let timer = service.remote().timer();
+    let (mut service, timer, mut mailbox) = with_mailbox(1024);
     for round in 0..100u64 {
         for step in 0..5 {
             mailbox.add(&timer, 1_000_000 + round, round).unwrap();
@@ -231,8 +226,7 @@ fn closing_hands_out_what_only_a_hint_leads_to() {
 
 #[test]
 fn a_mailbox_that_is_gone_has_delivered() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     for number in 0..100 {
         let mut mailbox = service.remote().mailbox(2);
         mailbox.add(&timer, 10, number).unwrap();
@@ -264,9 +258,7 @@ fn bursts_are_seen_when_they_end() {
 
 #[test]
 fn a_periodic_shared_timer_beats_until_it_is_cancelled() {
-    let mut service = TimerService::new(0);
-    let mut mailbox = service.remote().mailbox(8);
-    let timer = service.remote().timer();
+    let (mut service, timer, mut mailbox) = with_mailbox(8);
     let ten = NonZeroU64::new(10).unwrap();
     mailbox.add(&timer, Schedule::at(10).every(ten), vec![]).unwrap();
     for now in [10, 20, 45] {
@@ -284,8 +276,7 @@ fn a_periodic_shared_timer_beats_until_it_is_cancelled() {
 
 #[test]
 fn a_periodic_shared_timer_that_its_callback_cancels_is_over() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     let ten = NonZeroU64::new(10).unwrap();
     let value = std::rc::Rc::new(());
     service.arm(&timer, Schedule::at(10).every(ten), value.clone()).unwrap();
@@ -301,8 +292,7 @@ fn a_periodic_shared_timer_that_its_callback_cancels_is_over() {
 
 #[test]
 fn a_periodic_shared_timer_that_its_callback_revokes_is_over() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     let ten = NonZeroU64::new(10).unwrap();
     service.arm(&timer, Schedule::at(10).every(ten), 1).unwrap();
     let progress = service.run(10, NONE, |_, _| assert_eq!(timer.revoke(), Outcome::Running));
@@ -336,8 +326,7 @@ fn a_periodic_timer_of_its_own_says_what_it_has_missed() {
 
 #[test]
 fn a_timer_whose_last_beat_comes_while_its_callback_runs_is_over() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, Schedule::at(1).every(NonZeroU64::MAX), "periodic").unwrap();
     let progress = service.manage(1, NONE, |service, event| {
         assert!(event.is_periodic());
@@ -353,9 +342,7 @@ fn a_timer_whose_last_beat_comes_while_its_callback_runs_is_over() {
 
 #[test]
 fn a_callback_arms_its_own_timer_again() {
-    let mut service = TimerService::new(0);
-    let mut mailbox = service.remote().mailbox(1);
-    let timer = service.remote().timer();
+    let (mut service, timer, mut mailbox) = with_mailbox(1);
     service.arm(&timer, 10, 0).unwrap();
     for now in [10, 20, 30] {
         let progress = service.run(now, NONE, |service, event| {
@@ -371,8 +358,7 @@ fn a_callback_arms_its_own_timer_again() {
 
 #[test]
 fn a_timer_cancelled_in_its_callback_is_not_armed_there() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, 10, 0).unwrap();
     let progress = service.run(10, NONE, |service, _| {
         assert_eq!(timer.cancel(), Outcome::Running);
@@ -384,8 +370,7 @@ fn a_timer_cancelled_in_its_callback_is_not_armed_there() {
 
 #[test]
 fn a_periodic_timer_that_its_callback_arms_anew_takes_the_new_schedule() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     let ten = NonZeroU64::new(10).unwrap();
     service.arm(&timer, Schedule::at(10).every(ten), "old").unwrap();
     let progress = service.run(10, NONE, |service, _| service.arm(&timer, 15, "new").unwrap());
@@ -396,9 +381,7 @@ fn a_periodic_timer_that_its_callback_arms_anew_takes_the_new_schedule() {
 
 #[test]
 fn a_revoked_timer_is_the_owner_s_to_end() {
-    let mut service = TimerService::new(0);
-    let mut mailbox = service.remote().mailbox(4);
-    let timer = service.remote().timer();
+    let (mut service, timer, mut mailbox) = with_mailbox(4);
     mailbox.add(&timer, 10, "session").unwrap();
     assert_eq!(timer.revoke(), Outcome::Cancelled(()));
     assert_eq!(timer.revoke(), Outcome::Gone);

@@ -1,7 +1,9 @@
 //! Messages of errors, and handles.
 
-use stillpoint::timer::shared::{ArmError, Outcome, TimerService};
+use stillpoint::timer::shared::{ArmError, Outcome};
 use stillpoint::timer::Limit;
+
+use crate::with_timer;
 
 #[test]
 fn every_reason_says_what_to_do() {
@@ -22,8 +24,7 @@ fn every_reason_says_what_to_do() {
 #[test]
 fn what_cannot_be_printed_is_not_needed_to_print() {
     struct Silent;
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, 10, Silent).unwrap();
     let refused = service.arm(&timer, 10, Silent).unwrap_err();
     for text in [
@@ -40,8 +41,7 @@ fn what_cannot_be_printed_is_not_needed_to_print() {
 
 #[test]
 fn outcomes_give_the_value() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, 10, 7).unwrap();
     let clone = timer.clone();
     assert!(clone.is_same(&timer) && !clone.is_same(&service.remote().timer()));

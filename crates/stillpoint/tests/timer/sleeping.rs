@@ -10,6 +10,8 @@ use std::time::Duration;
 use stillpoint::timer::shared::{Alarm, ArmError, Outcome, SharedTimer, Sleep, TimerService};
 use stillpoint::timer::{Key, Limit, Schedule};
 
+use crate::{with_mailbox, with_timer};
+
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -161,8 +163,7 @@ fn an_item_that_the_task_itself_adds_wakes_it() {
 
 #[test]
 fn a_reset_moves_a_timer_earlier_and_later_and_keeps_its_value() {
-    let mut service = TimerService::new(0);
-    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
+    let (mut service, timer, mut mailbox) = with_mailbox(8);
     // The timer is reset before the owner has seen the arming, and afterwards.
     mailbox.add(&timer, 100, 7).unwrap();
     mailbox.reset(&timer, 50).unwrap();
@@ -186,8 +187,7 @@ fn a_reset_moves_a_timer_earlier_and_later_and_keeps_its_value() {
 
 #[test]
 fn a_reset_keeps_the_period_and_is_refused_during_the_callback() {
-    let mut service = TimerService::new(0);
-    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
+    let (mut service, timer, mut mailbox) = with_mailbox(8);
     service.arm(&timer, Schedule::at(10).every(10.try_into().unwrap()), 1).unwrap();
     assert_eq!(fired(&mut service, 10), [(10, 1)]);
     mailbox.reset(&timer, 15).unwrap();
@@ -216,8 +216,7 @@ fn a_reset_that_cannot_be_sent_changes_nothing() {
 /// Four threads reset a timer, and finally cancel it. It never fires, and no entry is left.
 #[test]
 fn threads_reset_a_timer_that_never_fires() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, 1 << 40, 7).unwrap();
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     let done = AtomicUsize::new(0);
@@ -247,8 +246,7 @@ fn threads_reset_a_timer_that_never_fires() {
 
 #[test]
 fn a_delay_counts_from_the_first_time_after_the_message() {
-    let mut service = TimerService::new(0);
-    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
+    let (mut service, timer, mut mailbox) = with_mailbox(8);
     mailbox.add(&timer, Schedule::after(50).every(20.try_into().unwrap()), 7).unwrap();
     assert!(service.process(usize::MAX, |_, _| {}).is_done());
     assert_eq!(service.next_deadline(), Some(0), "the delay begins at the next time");
@@ -279,8 +277,7 @@ fn a_revoked_delay_has_a_deadline() {
 
 #[test]
 fn a_cancellation_waits_until_the_callback_has_ended() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, 10, 7).unwrap();
     let (begun, has_begun) = mpsc::channel();
     let ended = AtomicUsize::new(0);
@@ -310,8 +307,7 @@ fn a_cancellation_waits_until_the_callback_has_ended() {
 #[test]
 fn a_cancellation_waits_for_a_beat_and_a_panic() {
     for panics in [false, true] {
-        let mut service = TimerService::new(0);
-        let timer = service.remote().timer();
+        let (mut service, timer) = with_timer();
         service.arm(&timer, Schedule::at(10).every(10.try_into().unwrap()), 7).unwrap();
         let (begun, has_begun) = mpsc::channel();
         thread::scope(|scope| {

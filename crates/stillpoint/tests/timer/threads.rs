@@ -6,6 +6,8 @@ use std::sync::Barrier;
 use stillpoint::timer::shared::{ArmError, Cause, Mailbox, Outcome, Remote, TimerService};
 use stillpoint::timer::Limit;
 
+use crate::with_timer;
+
 const TIMERS: usize = if cfg!(miri) { 20 } else { 2_000 };
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 20 };
 
@@ -191,8 +193,7 @@ fn a_service_may_go_while_others_add_and_cancel() {
 
 #[test]
 fn a_service_can_be_made_here_and_used_there() {
-    let mut service = TimerService::new(0);
-    let timer = service.remote().timer();
+    let (mut service, timer) = with_timer();
     service.arm(&timer, 10, String::from("moved")).unwrap();
     let fired = std::thread::spawn(move || {
         let mut fired = Vec::new();

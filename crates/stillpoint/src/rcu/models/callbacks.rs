@@ -27,6 +27,22 @@ fn item() -> NonNull<Callback> {
     NonNull::from(Box::leak(Box::new(Item { callback: Callback::new(), object: Object::new() }))).cast()
 }
 
+fn push_item(queue: &Callbacks) {
+    // SAFETY: the item is freed by its callback.
+    unsafe { queue.push(item(), free) };
+}
+
+fn call_the_rest(queue: &Callbacks) {
+    while queue.pending() > 0 {
+        queue.poll(usize::MAX);
+    }
+}
+
+fn pin_and_read(shared: &Shared<1>) {
+    let reader = shared.domain.reader();
+    shared.read_in(&reader.pin(), 0);
+}
+
 /// A queue that the threads of a model share.
 fn queue<const CELLS: usize>(shared: &Shared<CELLS>) -> LoomArc<Callbacks> {
     LoomArc::new(Callbacks::new(std::sync::Arc::clone(shared.domain.core()), None))
@@ -69,23 +85,15 @@ fn a_callback_waits_for_readers() {
     explore(2, || {
         let shared = Shared::<1>::new();
         let queue = queue(&shared);
-        // The first poll has something to take. SAFETY: the item is freed by its callback.
-        unsafe { queue.push(item(), free) };
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[0].load(&reader.pin()) {
-                object.read();
-            };
-        });
+        push_item(&queue); // the first poll has something to take
+        let reader = spawn(&shared, pin_and_read);
         let pushing = LoomArc::clone(&queue);
         let writer = spawn(&shared, move |shared| defer_free(shared, &pushing));
         queue.poll(usize::MAX);
         writer.join().unwrap();
         queue.poll(usize::MAX);
         reader.join().unwrap();
-        while queue.pending() > 0 {
-            queue.poll(usize::MAX);
-        }
+        call_the_rest(&queue);
     });
 }
 
@@ -116,26 +124,18 @@ fn merged_segments_wait_for_the_later_token() {
     explore(2, || {
         let shared = Shared::<1>::new();
         let queue = queue(&shared);
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[0].load(&reader.pin()) {
-                object.read();
-            };
-        });
+        let reader = spawn(&shared, pin_and_read);
         // This push's segment is not over before the guard ends.
         let own = shared.domain.reader();
         let guard = own.pin();
-        // SAFETY: the item is freed by its callback.
-        unsafe { queue.push(item(), free) };
+        push_item(&queue);
         assert_eq!(queue.poll(usize::MAX), 0);
         drop(guard);
         // The token of this push is over from here on, unless the reader was there before.
         defer_free(&shared, &queue);
         queue.poll(usize::MAX);
         reader.join().unwrap();
-        while queue.pending() > 0 {
-            queue.poll(usize::MAX);
-        }
+        call_the_rest(&queue);
     });
 }
 
@@ -145,8 +145,7 @@ fn a_queue_is_passed_on_while_one_pushes_and_one_serves() {
     explore(2, || {
         let shared = Shared::<1>::new();
         let (dead, heir) = (queue(&shared), queue(&shared));
-        // What is pushed next is linked to it. SAFETY: the item is freed by its callback.
-        unsafe { dead.push(item(), free) };
+        push_item(&dead); // what is pushed next is linked to it
         let own = shared.domain.reader();
         let guard = own.pin();
         let object = shared.cells[0].load(&guard).expect("never empty");
@@ -161,9 +160,7 @@ fn a_queue_is_passed_on_while_one_pushes_and_one_serves() {
         pusher.join().unwrap();
         dead.pass_to(&heir);
         assert_eq!(dead.pending(), 0, "{UNORDERED}: a callback was lost");
-        while heir.pending() > 0 {
-            heir.poll(usize::MAX);
-        }
+        call_the_rest(&heir);
     });
 }
 
@@ -173,20 +170,15 @@ fn a_pause_comes_after_the_turn() {
     explore(3, || {
         let shared = Shared::<1>::new();
         let queue = queue(&shared);
-        // SAFETY: the item is freed by its callback.
-        unsafe { queue.push(item(), free) };
+        push_item(&queue);
         let serving = LoomArc::clone(&queue);
-        let server = thread::spawn(move || {
-            serving.poll(usize::MAX);
-        });
+        let server = thread::spawn(move || _ = serving.poll(usize::MAX));
         let forks = queue.pause();
         // A `fork` would copy this state: loom reports if it is in use.
         queue.look_at_state();
         queue.resume(forks);
         server.join().unwrap();
-        while queue.pending() > 0 {
-            queue.poll(usize::MAX);
-        }
+        call_the_rest(&queue);
     });
 }
 

@@ -3,13 +3,9 @@
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use super::{explore, Object, MODE};
+use super::{domain, explore, Object};
 use crate::rcu::engine::directory::Entry;
 use crate::rcu::Domain;
-
-fn domain() -> Domain {
-    Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model")
-}
 
 /// An entry that lists the domain under this number.
 fn listed(number: u64, domain: &Domain) -> &'static Entry {

@@ -1,8 +1,7 @@
 //! Futures that wait for readers: a lost wake-up is a deadlock.
 
-use std::cell::Cell;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{pin, Pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -11,10 +10,10 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::{explore, EVERY};
+use super::{domain, explore, EVERY};
 use crate::fence::model::HAS_REQUESTS;
 use crate::rcu::engine::wait::wakers::{Place, Wakers};
-use crate::rcu::wait::{GracePeriod, Token};
+use crate::rcu::wait::{GracePeriod, SynchronizeError, Token};
 use crate::rcu::Domain;
 
 /// A thread that sleeps until its task is woken.
@@ -59,17 +58,13 @@ fn explore_requests(preemptions: usize, model: impl Fn() + Send + Sync + 'static
     });
 }
 
-fn domain() -> Domain {
-    let mode = super::MODE.with(Cell::get);
-    Domain::builder().fence(mode).build().expect("no fence mode is refused in a model")
-}
-
 fn wait(domain: &Domain, token: Token) {
     assert_eq!(block_on(domain.grace_period(token)), Ok(()));
 }
 
 /// A reader on another thread that enters and leaves one section.
-fn one_section(domain: Domain) -> thread::JoinHandle<()> {
+fn one_section(domain: &Domain) -> thread::JoinHandle<()> {
+    let domain = domain.clone();
     thread::spawn(move || {
         let reader = domain.reader();
         drop(reader.pin());
@@ -83,8 +78,7 @@ fn one_section(domain: Domain) -> thread::JoinHandle<()> {
 fn a_guard_wakes_a_future() {
     explore_requests(3, || {
         let domain = domain();
-        let other = domain.clone();
-        let reader = one_section(other);
+        let reader = one_section(&domain);
         wait(&domain, domain.start());
         reader.join().unwrap();
     });
@@ -133,9 +127,8 @@ fn the_end_of_a_reader_wakes_a_future() {
 fn futures_share_a_request() {
     explore_requests(2, || {
         let domain = domain();
-        let [for_reader, for_future] = [domain.clone(), domain.clone()];
-        let reader = one_section(for_reader);
-        let token = domain.start();
+        let reader = one_section(&domain);
+        let (token, for_future) = (domain.start(), domain.clone());
         let future = thread::spawn(move || wait(&for_future, token));
         wait(&domain, token);
         future.join().unwrap();
@@ -148,9 +141,8 @@ fn futures_share_a_request() {
 fn a_dropped_future_leaves_the_others_alone() {
     explore_requests(2, || {
         let domain = domain();
-        let [for_reader, for_future] = [domain.clone(), domain.clone()];
-        let reader = one_section(for_reader);
-        let token = domain.start();
+        let reader = one_section(&domain);
+        let (token, for_future) = (domain.start(), domain.clone());
         let dropped = thread::spawn(move || {
             let mut future = pin!(for_future.grace_period(token));
             let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -167,24 +159,23 @@ fn parker() -> (Arc<Parker>, Waker) {
     (Arc::clone(&parker), Waker::from(parker))
 }
 
+fn poll(future: Pin<&mut Option<GracePeriod>>, waker: &Waker) -> Poll<Result<(), SynchronizeError>> {
+    let future = future.as_pin_mut().expect("the future was not dropped");
+    future.poll(&mut Context::from_waker(waker))
+}
+
 /// Three futures wait for one reader, which wakes at most two of them when it leaves. The first one is never polled again. `next`
 /// says what becomes of the second one when it is woken. The third one is woken in any case.
-fn the_third_is_woken(next: fn(std::pin::Pin<&mut Option<GracePeriod>>, &Waker)) {
+fn the_third_is_woken(next: fn(Pin<&mut Option<GracePeriod>>, &Waker)) {
     explore_requests(2, move || {
         let domain = domain();
-        let other = domain.clone();
-        let reader = one_section(other);
+        let reader = one_section(&domain);
         let token = domain.start();
         let mut first = pin!(domain.grace_period(token));
         let _ = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let (second_parker, second_waker) = parker();
         let mut second = pin!(Some(domain.grace_period(token)));
-        let poll = second
-            .as_mut()
-            .as_pin_mut()
-            .expect("the future was not dropped")
-            .poll(&mut Context::from_waker(&second_waker));
-        let is_pending = poll.is_pending();
+        let is_pending = poll(second.as_mut(), &second_waker).is_pending();
         let (third_parker, third_waker) = parker();
         let mut third = pin!(domain.grace_period(token));
         let mut is_over = third.as_mut().poll(&mut Context::from_waker(&third_waker)).is_ready();
@@ -202,10 +193,7 @@ fn the_third_is_woken(next: fn(std::pin::Pin<&mut Option<GracePeriod>>, &Waker))
 
 #[test]
 fn a_woken_future_that_is_polled_passes_on_its_share() {
-    the_third_is_woken(|second, waker| {
-        let mut second = second.as_pin_mut().expect("the future was not dropped");
-        let _ = second.as_mut().poll(&mut Context::from_waker(waker));
-    });
+    the_third_is_woken(|second, waker| _ = poll(second, waker));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicBool as LoomAtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc as LoomArc;
 
-use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
+use super::{domain, explore, race, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::handover::Orphans;
 use crate::rcu::engine::queue::handover::Stack;
@@ -15,26 +15,25 @@ use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant};
 use crate::rcu::engine::wait::park::Event;
 use crate::rcu::{Domain, RcuCell};
 
+fn garbage() -> Garbage {
+    Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))))
+}
+
+fn free(garbage: Garbage) {
+    // SAFETY: the object was never linked, so no reader has it.
+    assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
+}
+
 /// A thread that takes an object from the stack comes after everything that was done with it before the push.
 #[test]
 fn a_stack_hands_over() {
     explore(EVERY, || {
         let stack = LoomArc::new(Stack::default());
         let pushing = stack.clone();
-        let writer = loom::thread::spawn(move || {
-            for _ in 0..2 {
-                pushing.push(Garbage::object(NonNull::from(Box::leak(Box::new(Object::new())))));
-            }
-        });
-        let free_all = || {
-            for garbage in stack.take() {
-                // SAFETY: the object was never linked, so no reader has it.
-                assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
-            }
-        };
-        free_all();
+        let writer = loom::thread::spawn(move || (0..2).for_each(|_| pushing.push(garbage())));
+        stack.take().for_each(free);
         writer.join().unwrap();
-        free_all();
+        stack.take().for_each(free);
     });
 }
 
@@ -45,8 +44,6 @@ fn what_is_put_back_is_handed_over() {
         let stack = LoomArc::new(Stack::default());
         let [kept, other] = [(); 2].map(|()| NonNull::from(Box::leak(Box::new(Object::new()))));
         [kept, other].into_iter().for_each(|object| stack.push(Garbage::object(object)));
-        // SAFETY: the object was never linked, so no reader has it.
-        let free = |garbage: Garbage| assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
         let giving = stack.clone();
         let taker = loom::thread::spawn(move || {
             let mut taken = giving.take();
@@ -69,14 +66,9 @@ fn what_is_put_back_is_handed_over() {
 fn orphans_hand_over() {
     explore(EVERY, || {
         let orphans = LoomArc::new(Orphans::default());
-        let object = || Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))));
-        let free = |garbage: Garbage| {
-            // SAFETY: the object was never linked, so no reader has it.
-            assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
-        };
         let leaving = orphans.clone();
         let other = loom::thread::spawn(move || {
-            leaving.leave((0..2).map(|_| object()));
+            leaving.leave((0..2).map(|_| garbage()));
             leaving.adopt(1, free);
         });
         orphans.adopt(1, free);
@@ -90,11 +82,7 @@ fn orphans_hand_over() {
 fn what_is_adopted_next_is_seen() {
     explore(EVERY, || {
         let orphans = LoomArc::new(Orphans::default());
-        orphans.leave((0..2).map(|_| Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))))));
-        let free = |garbage: Garbage| {
-            // SAFETY: the object was never linked, so no reader has it.
-            assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
-        };
+        orphans.leave((0..2).map(|_| garbage()));
         let adopting = orphans.clone();
         let other = loom::thread::spawn(move || adopting.adopt(1, free));
         assert!(!orphans.is_empty(), "{UNORDERED}: one of two was overlooked");
@@ -108,17 +96,12 @@ fn what_is_adopted_next_is_seen() {
 fn who_sleeps_because_others_adopt_is_woken() {
     explore(3, || {
         let shared = LoomArc::new((Orphans::default(), Event::new(Duration::MAX)));
-        let object = || Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))));
-        let free = |garbage: Garbage| {
-            // SAFETY: the object was never linked, so no reader has it.
-            assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
-        };
         let tell = |(orphans, event): &(Orphans, Event)| {
             if !orphans.is_empty() {
                 event.notify();
             }
         };
-        shared.0.leave(std::iter::once(object()));
+        shared.0.leave(std::iter::once(garbage()));
         let adopting = shared.clone();
         let adopter = loom::thread::spawn(move || {
             if adopting.0.adopt(1, free) {
@@ -127,7 +110,7 @@ fn who_sleeps_because_others_adopt_is_woken() {
         });
         let leaving = shared.clone();
         let leaver = loom::thread::spawn(move || {
-            leaving.0.leave(std::iter::once(object()));
+            leaving.0.leave(std::iter::once(garbage()));
             tell(&leaving);
         });
         let mut number = 0;
@@ -243,8 +226,7 @@ impl Drop for Told {
 #[test]
 fn a_barrier_finds_what_others_move() {
     explore(2, || {
-        let domain =
-            Domain::builder().fence(super::MODE.get()).build().expect("no fence mode is refused in a model");
+        let domain = domain();
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));
         let cell = domain.cell(Told(is_freed.clone()));
         drop(cell.take());
@@ -260,8 +242,7 @@ fn a_barrier_finds_what_others_move() {
 #[test]
 fn a_barrier_finds_what_others_leave() {
     explore(3, || {
-        let domain =
-            Domain::builder().fence(super::MODE.get()).build().expect("no fence mode is refused in a model");
+        let domain = domain();
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));
         let cell = domain.cell(Told(is_freed.clone()));
         let mut background = domain.background();
@@ -284,8 +265,7 @@ fn a_barrier_waits_for_a_pinned_object_that_others_have<R: 'static>(
     moves: impl Fn(&Domain) -> R + Send + Sync + Copy + 'static,
 ) {
     explore(2, move || {
-        let domain =
-            Domain::builder().fence(super::MODE.get()).build().expect("no fence mode is refused in a model");
+        let domain = domain();
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));
         let cell = std::sync::Arc::new(domain.cell(Told(is_freed.clone())));
         let held = RcuCell::protect_arc(&cell);

@@ -166,21 +166,27 @@ fn a_handle_assists_while_the_reclaimer_stops() {
     });
 }
 
+/// A channel without limits.
+fn channel(shared: &Shared<0>) -> Arc<Channel> {
+    Arc::new(Channel::new(Arc::clone(shared.domain.core()), Limits::NONE))
+}
+
+fn submit(channel: &Channel, garbage: Garbage) {
+    channel.charge(garbage.bytes());
+    channel.submit(garbage);
+}
+
 /// Who finds nothing left comes after the destructors, also of a turn that it has not seen.
 #[test]
 fn an_empty_account_comes_after_the_destructors() {
     explore(EVERY, || {
         let shared = Shared::<0>::new();
-        let channel = Arc::new(Channel::new(Arc::clone(shared.domain.core()), Limits::NONE));
+        let channel = channel(&shared);
         let place = Place::new();
         let tenant = Tenant(Arc::clone(&place));
-        let garbage = Garbage::callback(move || drop(tenant));
-        channel.charge(garbage.bytes());
-        channel.submit(garbage);
+        submit(&channel, Garbage::callback(move || drop(tenant)));
         let assistant = Arc::clone(&channel);
-        let assists = spawn(&shared, move |_| {
-            assistant.assist(Full::Queue);
-        });
+        let assists = spawn(&shared, move |_| _ = assistant.assist(Full::Queue));
         if channel.pending() == 0 && !channel.is_in_turn() {
             place.touch();
         }
@@ -194,11 +200,7 @@ fn an_empty_account_comes_after_the_destructors() {
 fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
     explore(5, || {
         let shared = Shared::<0>::new();
-        let channel = Arc::new(Channel::new(Arc::clone(shared.domain.core()), Limits::NONE));
-        let submit = |channel: &Channel, garbage: Garbage| {
-            channel.charge(garbage.bytes());
-            channel.submit(garbage);
-        };
+        let channel = channel(&shared);
         // Not modelled: set by a destructor, and read by the thread that finds nothing left.
         let is_done = Arc::new(PlainBool::new(false));
         let (again, done) = (Arc::clone(&channel), Arc::clone(&is_done));
@@ -223,13 +225,10 @@ fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
 fn a_handle_submits_while_the_reclaimer_is_dropped() {
     explore(EVERY, || {
         let shared = Shared::<0>::new();
-        let channel = Arc::new(Channel::new(Arc::clone(shared.domain.core()), Limits::NONE));
+        let channel = channel(&shared);
         channel.set_enough(2);
         let submitting = Arc::clone(&channel);
-        let submits = spawn(&shared, move |_| {
-            submitting.charge(0);
-            submitting.submit(Garbage::callback(|| ()));
-        });
+        let submits = spawn(&shared, move |_| submit(&submitting, Garbage::callback(|| ())));
         channel.advance(CLOSED);
         channel.pass_on();
         submits.join().unwrap();

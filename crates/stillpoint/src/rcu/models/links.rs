@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 use stillpoint_sys::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::{explore, Object, MODE};
+use super::{domain, explore, Object};
 use crate::rcu::link::{Atomic, Shared, Unprotected};
 use crate::rcu::Domain;
 
@@ -32,10 +32,8 @@ struct List {
 
 impl List {
     fn new(nodes: usize) -> Arc<Self> {
-        let domain =
-            Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model");
         let head = (0..nodes).fold(Atomic::null(), |next, _| Atomic::new(Node::before(next)));
-        Arc::new(Self { head, domain })
+        Arc::new(Self { head, domain: domain() })
     }
 
     /// Marks the first nodes one after the other, unlinks each, and retires it. Only one thread does this.

@@ -44,7 +44,7 @@ use loom::thread;
 use stillpoint_sys::quarantine::Quarantine;
 use stillpoint_sys::stacks;
 
-use super::{Domain, RcuCell, Reader};
+use super::{Domain, RcuCell, Reader, Region};
 use crate::fence::Mode;
 
 /// Broken variants read freed objects.
@@ -120,6 +120,10 @@ std::thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Asymmetric) };
 }
 
+fn domain() -> Domain {
+    Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model")
+}
+
 /// A domain with some cells, which the threads of a model share.
 struct Shared<const CELLS: usize> {
     cells: [RcuCell<Object>; CELLS],
@@ -128,8 +132,7 @@ struct Shared<const CELLS: usize> {
 
 impl<const CELLS: usize> Shared<CELLS> {
     fn new() -> Arc<Self> {
-        let domain =
-            Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model");
+        let domain = domain();
         Arc::new(Self { cells: std::array::from_fn(|_| domain.cell(Object::new())), domain })
     }
 
@@ -142,6 +145,68 @@ impl<const CELLS: usize> Shared<CELLS> {
             reclaimer.poll();
         }
     }
+
+    /// Unlinks the object of a cell, retires it, polls so many times, and leaves the rest to the domain.
+    fn retire(&self, cell: usize, polls: usize) {
+        let mut reclaimer = self.domain.reclaimer();
+        let old = self.cells[cell].take().expect("only this thread takes it");
+        reclaimer.retire(old).expect("there is room");
+        (0..polls).for_each(|_| _ = reclaimer.poll());
+    }
+
+    /// Reads the object of a cell, if it is still linked.
+    fn protect_and_read(&self, reader: &Reader, cell: usize) {
+        if let Some(object) = self.cells[cell].protect(reader) {
+            object.read();
+        }
+    }
+
+    /// As `protect_and_read`, in a region.
+    fn read_in(&self, region: &impl Region, cell: usize) {
+        if let Some(object) = self.cells[cell].load(region) {
+            object.read();
+        }
+    }
+}
+
+/// Explores a model of two threads: one that is spawned runs `read`, and this one runs `write`.
+fn race<const CELLS: usize>(
+    preemptions: usize,
+    read: impl Fn(&Shared<CELLS>) + Send + Sync + Copy + 'static,
+    write: impl Fn(&Shared<CELLS>) + Send + Sync + Copy + 'static,
+) {
+    race_by(preemptions, move |shared| spawn(shared, read), write);
+}
+
+/// As [`race`], by [`spawn_reader`].
+fn race_reader<const CELLS: usize>(
+    preemptions: usize,
+    read: impl Fn(&Shared<CELLS>, Reader) + Send + Sync + Copy + 'static,
+    write: impl Fn(&Shared<CELLS>) + Send + Sync + Copy + 'static,
+) {
+    race_by(preemptions, move |shared| spawn_reader(shared, read), write);
+}
+
+/// As [`race`], by [`spawn_away`].
+fn race_away<const CELLS: usize>(
+    preemptions: usize,
+    read: impl Fn(&Shared<CELLS>, Reader) + Send + Sync + Copy + 'static,
+    write: impl Fn(&Shared<CELLS>) + Send + Sync + Copy + 'static,
+) {
+    race_by(preemptions, move |shared| spawn_away(shared, read), write);
+}
+
+fn race_by<const CELLS: usize>(
+    preemptions: usize,
+    start: impl Fn(&Arc<Shared<CELLS>>) -> thread::JoinHandle<()> + Send + Sync + 'static,
+    write: impl Fn(&Shared<CELLS>) + Send + Sync + 'static,
+) {
+    explore(preemptions, move || {
+        let shared = Shared::new();
+        let reader = start(&shared);
+        write(&shared);
+        reader.join().unwrap();
+    });
 }
 
 /// Runs `function` on a thread of the model.

@@ -2,7 +2,7 @@
 
 use loom::thread;
 
-use super::{explore, spawn, spawn_reader, Shared};
+use super::{explore, race, race_reader, spawn, spawn_reader, Shared};
 use std::ptr::NonNull;
 
 use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Record};
@@ -11,92 +11,59 @@ use crate::rcu::Reader;
 
 #[test]
 fn protect_against_retire() {
-    explore(4, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            shared.cells[0].protect(&reader).expect("never empty").read();
-        });
-        shared.replace_each();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>| {
+        let reader = shared.domain.reader();
+        shared.cells[0].protect(&reader).expect("never empty").read();
+    };
+    race(4, read, Shared::replace_each);
 }
 
 /// The slot goes from one object to the next. The scan may read the second address, and must still come after the first.
 #[test]
 fn a_slot_is_set_again() {
-    explore(3, || {
-        let shared = Shared::<2>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            for cell in &shared.cells {
-                if let Some(object) = cell.protect(&reader) {
-                    object.read();
-                }
-            }
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reclaimer.poll();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<2>| {
+        let reader = shared.domain.reader();
+        shared.protect_and_read(&reader, 0);
+        shared.protect_and_read(&reader, 1);
+    };
+    race(3, read, |shared| shared.retire(0, 2));
 }
 
 /// A reader gives back the block of the slot that has protected the object. (A block of the model has one slot.)
 #[test]
 fn blocks_of_slots_are_given_back() {
-    explore(2, || {
-        let shared = Shared::<2>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            let first = shared.cells[0].protect(&reader).expect("never empty");
-            let second = shared.cells[0].protect(&reader).expect("never empty");
-            if let Some(object) = shared.cells[1].protect(&reader) {
-                object.read();
-            }
-            drop((second, first));
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[1].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<2>| {
+        let reader = shared.domain.reader();
+        let first = shared.cells[0].protect(&reader).expect("never empty");
+        let second = shared.cells[0].protect(&reader).expect("never empty");
+        shared.protect_and_read(&reader, 1);
+        drop((second, first));
+    };
+    race(2, read, |shared| shared.retire(1, 1));
 }
 
 /// The load is bound to no thread, so no heavy fence is issued for it. Another thread drops it.
 #[test]
 fn an_owned_load_against_retire() {
-    explore(4, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let object = shared.cells[0].protect_owned().expect("never empty");
-            object.read();
-        });
-        shared.replace_each();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>| shared.cells[0].protect_owned().expect("never empty").read();
+    race(4, read, Shared::replace_each);
 }
 
 /// The fence is that of a reader, which ends before the object is read.
 #[test]
 fn an_owned_slot_outlives_the_reader_that_set_it() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            let protocol = &shared.domain.core().protocol;
-            let claim = protocol.claim_owned();
-            reader.vouch();
-            let slot = record_of(&claim).first_hazard();
-            let object = shared.cells[0].link.protect_by(reader.fence(), &slot).expect("never empty");
-            drop(reader);
-            read(object);
-            protocol.release_owned(&claim);
-        });
-        shared.replace_each();
-        reader.join().unwrap();
-    });
+    let load = |shared: &Shared<1>| {
+        let reader = shared.domain.reader();
+        let protocol = &shared.domain.core().protocol;
+        let claim = protocol.claim_owned();
+        reader.vouch();
+        let slot = record_of(&claim).first_hazard();
+        let object = shared.cells[0].link.protect_by(reader.fence(), &slot).expect("never empty");
+        drop(reader);
+        read(object);
+        protocol.release_owned(&claim);
+    };
+    race(3, load, Shared::replace_each);
 }
 
 /// The slot relies on light fences. Another thread gives it back.
@@ -136,23 +103,19 @@ fn a_slot_of_nobody_changes_hands() {
 /// The thread lends its slot, and ends its reader. It does not lend the slot again before that is clear.
 #[test]
 fn a_lent_slot_against_retire() {
-    explore(3, || {
-        let shared = Shared::<2>::new();
-        let reader = spawn_reader(&shared, |shared, reader| {
-            let claim = shared.domain.core().protocol.begin_lending();
-            let record = record_of(&claim);
-            let first = lend(shared, &reader, record, 0).expect("nothing is lent yet");
-            let second = lend(shared, &reader, record, 1);
-            reader.offline();
-            for object in second.into_iter().chain([first]) {
-                read(object);
-            }
-            take_back(record);
-            shared.domain.core().protocol.end_lending(&claim);
-        });
-        shared.replace_each();
-        reader.join().unwrap();
-    });
+    let lend_and_read = |shared: &Shared<2>, reader: Reader| {
+        let claim = shared.domain.core().protocol.begin_lending();
+        let record = record_of(&claim);
+        let first = lend(shared, &reader, record, 0).expect("nothing is lent yet");
+        let second = lend(shared, &reader, record, 1);
+        reader.offline();
+        for object in second.into_iter().chain([first]) {
+            read(object);
+        }
+        take_back(record);
+        shared.domain.core().protocol.end_lending(&claim);
+    };
+    race_reader(3, lend_and_read, Shared::replace_each);
 }
 
 /// Another thread clears the slot, which is then lent again. A third one, which frees the first object, sees only the second one in the
@@ -207,9 +170,7 @@ fn a_lender_ends_before_its_slot_comes_back() {
         let claim = protocol.begin_lending();
         let record = record_of(&claim);
         let object = lend(&shared, &next, record, 1);
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
+        shared.retire(0, 1);
         if let Some(object) = object {
             read(object);
             take_back(record);
@@ -273,54 +234,42 @@ fn give_back<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>) 
 /// A QSBR reader is the next to claim the record of an owned load. No scan looks at the slots of QSBR readers.
 #[test]
 fn an_owned_load_is_followed_by_a_qsbr_reader() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            shared.cells[0].protect_owned().expect("never empty").read();
-            drop(shared.domain.qsbr_reader());
-        });
-        shared.replace_each();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>| {
+        shared.cells[0].protect_owned().expect("never empty").read();
+        drop(shared.domain.qsbr_reader());
+    };
+    race(3, read, Shared::replace_each);
 }
 
 /// A reader protects more objects than its record has slots: a block is chained while the writer scans.
 #[test]
 fn a_block_is_chained() {
-    explore(3, || {
-        let shared = Shared::<2>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            let first = shared.cells[0].protect(&reader).expect("never empty");
-            let second = shared.cells[1].protect(&reader).expect("never empty");
-            second.read();
-            first.read();
-        });
+    let read = |shared: &Shared<2>| {
+        let reader = shared.domain.reader();
+        let first = shared.cells[0].protect(&reader).expect("never empty");
+        let second = shared.cells[1].protect(&reader).expect("never empty");
+        second.read();
+        first.read();
+    };
+    race(3, read, |shared| {
         let mut reclaimer = shared.domain.reclaimer();
         reclaimer.retire(shared.cells[1].replace(super::Object::new()).unwrap()).unwrap();
         reclaimer.poll();
-        reader.join().unwrap();
     });
 }
 
 /// An object that was reached under a guard is protected before the guard ends, as in the crate's own data structures.
 #[test]
 fn a_guard_is_exchanged_for_a_slot() {
-    explore(4, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn_reader(&shared, |shared, reader| {
-            let guard = reader.pin();
-            if let Some(object) = shared.cells[0].load(&guard) {
-                let object = std::ptr::from_ref(object);
-                set_hazard(&reader.record().free_hazard(), object.cast_mut().cast());
-                drop(guard);
-                // SAFETY: the slot was set while the guard protected the object; the reader's drop clears it.
-                unsafe { (*object).read() };
-            }
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>, reader: Reader| {
+        let guard = reader.pin();
+        if let Some(object) = shared.cells[0].load(&guard) {
+            let object = std::ptr::from_ref(object);
+            set_hazard(&reader.record().free_hazard(), object.cast_mut().cast());
+            drop(guard);
+            // SAFETY: the slot was set while the guard protected the object; the reader's drop clears it.
+            unsafe { (*object).read() };
+        }
+    };
+    race_reader(4, read, |shared| shared.retire(0, 1));
 }

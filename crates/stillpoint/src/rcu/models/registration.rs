@@ -6,53 +6,30 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use loom::thread;
 
-use super::{explore, spawn, spawn_reader, Object, Shared, EVERY, UNORDERED};
+use super::{explore, race, spawn, spawn_reader, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::record::is_open;
 use crate::rcu::engine::core::registry::Registry;
 
 /// The reader's record is claimed, left, and claimed again by a reader of another kind.
 #[test]
 fn a_record_changes_hands() {
-    explore(4, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[0].protect(&reader) {
-                object.read();
-            }
-            drop(reader);
-            let reader = shared.domain.qsbr_reader();
-            if let Some(object) = shared.cells[0].load(&reader) {
-                object.read();
-            }
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>| {
+        shared.protect_and_read(&shared.domain.reader(), 0);
+        shared.read_in(&shared.domain.qsbr_reader(), 0);
+    };
+    race(4, read, |shared| shared.retire(0, 1));
 }
 
 /// A reader of guards follows a QSBR reader on the same record: it must not find itself in a section already.
 #[test]
 fn a_record_goes_from_qsbr_to_guards() {
-    explore(4, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            drop(shared.domain.qsbr_reader());
-            let reader = shared.domain.reader();
-            let guard = reader.pin();
-            if let Some(object) = shared.cells[0].load(&guard) {
-                object.read();
-            }
-            drop(guard);
-            assert!(!is_open(reader.record().state()), "{UNORDERED}: the section goes on");
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>| {
+        drop(shared.domain.qsbr_reader());
+        let reader = shared.domain.reader();
+        shared.read_in(&reader.pin(), 0);
+        assert!(!is_open(reader.record().state()), "{UNORDERED}: the section goes on");
+    };
+    race(4, read, |shared| shared.retire(0, 1));
 }
 
 /// A QSBR reader follows a reader of guards on the same record. A check that reads the word of the first one, and then finds that the
@@ -95,16 +72,8 @@ fn a_reader_registers_while_there_is_another_one() {
     explore(3, || {
         let shared = Shared::<1>::new();
         let _own = shared.domain.reader();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[0].protect(&reader) {
-                object.read();
-            };
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reclaimer.poll();
+        let reader = spawn(&shared, |shared| shared.protect_and_read(&shared.domain.reader(), 0));
+        shared.retire(0, 2);
         reader.join().unwrap();
     });
 }
@@ -112,19 +81,8 @@ fn a_reader_registers_while_there_is_another_one() {
 /// Without a registered `Reader`, the writer omits the heavy fence.
 #[test]
 fn a_reader_registers_while_the_fence_is_left_out() {
-    explore(EVERY, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.qsbr_reader();
-            if let Some(object) = shared.cells[0].load(&reader) {
-                object.read();
-            }
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>| shared.read_in(&shared.domain.qsbr_reader(), 0);
+    race(EVERY, read, |shared| shared.retire(0, 1));
 }
 
 /// Two readers append a chunk of records at the same time (a chunk has two in the model).
@@ -132,21 +90,15 @@ fn a_reader_registers_while_the_fence_is_left_out() {
 fn a_chunk_is_appended() {
     explore(1, || {
         let shared = Shared::<1>::new();
-        let _first = shared.domain.reader();
-        let _second = shared.domain.reader();
-        let read = |shared: &Shared<1>| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[0].load(&reader.pin()) {
-                object.read();
-            };
-        };
-        let threads = [spawn(&shared, read), spawn(&shared, read)];
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        let _own = [shared.domain.reader(), shared.domain.reader()];
+        let threads = [(); 2].map(|()| {
+            spawn(&shared, |shared| {
+                let reader = shared.domain.reader();
+                shared.read_in(&reader.pin(), 0);
+            })
+        });
+        shared.retire(0, 1);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
 

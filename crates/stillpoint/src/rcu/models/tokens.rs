@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::thread::JoinHandle;
 
-use super::{explore, spawn, spawn_away, spawn_reader, Object, Shared, EVERY};
+use super::{explore, race, spawn, spawn_away, spawn_reader, Object, Shared, EVERY};
 use crate::rcu::wait::Token;
 use crate::rcu::Reader;
 
@@ -22,9 +22,7 @@ fn two_writers(begin: impl Fn(&Arc<Shared<1>>) -> (Token, JoinHandle<()>) + Send
 }
 
 fn pin_and_read(shared: &Shared<1>, reader: Reader) {
-    if let Some(object) = shared.cells[0].load(&reader.pin()) {
-        object.read();
-    };
+    shared.read_in(&reader.pin(), 0);
 }
 
 /// Each writer's fence and scan serve the other writer's token, or must not. The reader is silent.
@@ -50,33 +48,18 @@ fn a_fence_does_not_serve_a_token_started_meanwhile() {
 fn a_check_serves_no_token_for_which_a_reader_does_not_vouch() {
     two_writers(|shared| {
         let token = shared.domain.start();
-        let protect_and_read = |shared: &Shared<1>, reader: Reader| {
-            if let Some(object) = shared.cells[0].protect(&reader) {
-                object.read();
-            };
-        };
-        (token, spawn_reader(shared, protect_and_read))
+        (token, spawn_reader(shared, |shared, reader| shared.protect_and_read(&reader, 0)))
     });
 }
 
 /// The second token needs its own fence.
 #[test]
 fn a_fence_serves_older_tokens_alone() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[0].load(&reader.pin()) {
-                object.read();
-            };
-        });
-        let first = shared.domain.start();
-        shared.domain.check(first);
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reader.join().unwrap();
-    });
+    let write = |shared: &Shared<1>| {
+        shared.domain.check(shared.domain.start());
+        shared.retire(0, 1);
+    };
+    race(3, |shared| pin_and_read(shared, shared.domain.reader()), write);
 }
 
 /// A section that carries a token started by another writer has seen what was unlinked before *every* earlier
@@ -85,18 +68,9 @@ fn a_fence_serves_older_tokens_alone() {
 fn a_newer_token_includes_the_older_ones() {
     explore(3, || {
         let shared = Shared::<1>::new();
-        let other = spawn(&shared, |shared| {
-            shared.domain.start();
-        });
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[0].load(&reader.pin()) {
-                object.read();
-            };
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[0].take().unwrap()).unwrap();
-        reclaimer.poll();
+        let other = spawn(&shared, |shared| _ = shared.domain.start());
+        let reader = spawn(&shared, |shared| pin_and_read(shared, shared.domain.reader()));
+        shared.retire(0, 1);
         other.join().unwrap();
         reader.join().unwrap();
     });

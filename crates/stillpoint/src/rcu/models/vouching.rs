@@ -5,154 +5,100 @@
 
 use stillpoint_sys::sync::atomic::{fence, Ordering};
 
-use super::{explore, spawn_away, spawn_reader, Object, Shared, EVERY};
+use super::{explore, race_away, race_reader, spawn_away, spawn_reader, Object, Shared, EVERY};
 use crate::rcu::Reader;
-
-/// Unlinks the object of a cell, retires it, and polls.
-fn retire<const CELLS: usize>(shared: &Shared<CELLS>, cell: usize, polls: usize) {
-    let mut reclaimer = shared.domain.reclaimer();
-    reclaimer.retire(shared.cells[cell].take().expect("only this thread takes it")).expect("there is room");
-    for _ in 0..polls {
-        reclaimer.poll();
-    }
-}
-
-fn protect_and_read<const CELLS: usize>(shared: &Shared<CELLS>, reader: &Reader, cell: usize) {
-    if let Some(object) = shared.cells[cell].protect(reader) {
-        object.read();
-    }
-}
-
-fn pin_and_read<const CELLS: usize>(shared: &Shared<CELLS>, reader: &Reader, cell: usize) {
-    if let Some(object) = shared.cells[cell].load(&reader.pin()) {
-        object.read();
-    }
-}
 
 /// What the reader loads after it has vouched is newer than the unlink.
 #[test]
 fn a_protected_load_vouches() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn_reader(&shared, |shared, reader| protect_and_read(shared, &reader, 0));
-        retire(&shared, 0, 1);
-        reader.join().unwrap();
-    });
+    race_reader::<1>(3, protect_and_read, |shared| shared.retire(0, 1));
+}
+
+fn protect_and_read(shared: &Shared<1>, reader: Reader) {
+    shared.protect_and_read(&reader, 0);
 }
 
 /// A region that is older than the token holds it up. At its end it vouches for what comes after it, or the reader is silent: the fence is
 /// owed then.
 #[test]
 fn a_fence_is_owed_when_an_older_region_ends() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn_reader(&shared, |shared, reader| {
-            pin_and_read(shared, &reader, 0);
-            protect_and_read(shared, &reader, 0);
-        });
-        retire(&shared, 0, 2);
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>, reader: Reader| {
+        shared.read_in(&reader.pin(), 0);
+        shared.protect_and_read(&reader, 0);
+    };
+    race_reader(3, read, |shared| shared.retire(0, 2));
 }
 
 /// Whoever sees that the reader vouches also sees the slots that it has set before.
 #[test]
 fn what_is_protected_stays_so_when_the_reader_vouches() {
-    explore(3, || {
-        let shared = Shared::<2>::new();
-        let reader = spawn_reader(&shared, |shared, reader| {
-            let held = shared.cells[0].protect(&reader);
-            protect_and_read(shared, &reader, 1);
-            if let Some(object) = held {
-                object.read();
-            }
-        });
-        retire(&shared, 0, 2);
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<2>, reader: Reader| {
+        let held = shared.cells[0].protect(&reader);
+        shared.protect_and_read(&reader, 1);
+        if let Some(object) = held {
+            object.read();
+        }
+    };
+    race_reader(3, read, |shared| shared.retire(0, 2));
 }
 
 /// A protected load does not vouch within a region, and the reader does not go away.
 #[test]
 fn a_region_goes_on() {
-    explore(3, || {
-        let shared = Shared::<2>::new();
-        let reader = spawn_reader(&shared, |shared, reader| {
-            let guard = reader.pin();
-            let object = shared.cells[0].load(&guard);
-            protect_and_read(shared, &reader, 1);
-            let _ = reader.offline();
-            if let Some(object) = object {
-                object.read();
-            }
-        });
-        retire(&shared, 0, 2);
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<2>, reader: Reader| {
+        let guard = reader.pin();
+        let object = shared.cells[0].load(&guard);
+        shared.protect_and_read(&reader, 1);
+        let _ = reader.offline();
+        if let Some(object) = object {
+            object.read();
+        }
+    };
+    race_reader(3, read, |shared| shared.retire(0, 2));
 }
 
 #[test]
 fn a_reader_comes_back_to_protect() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn_away(&shared, |shared, reader| protect_and_read(shared, &reader, 0));
-        retire(&shared, 0, 1);
-        reader.join().unwrap();
-    });
+    race_away::<1>(3, protect_and_read, |shared| shared.retire(0, 1));
 }
 
 #[test]
 fn a_reader_comes_back_to_pin() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn_away(&shared, |shared, reader| pin_and_read(shared, &reader, 0));
-        retire(&shared, 0, 1);
-        reader.join().unwrap();
-    });
+    race_away::<1>(3, |shared, reader| shared.read_in(&reader.pin(), 0), |shared| shared.retire(0, 1));
 }
 
 /// The writer does not look at what the reader vouches for, and must see what it holds.
 #[test]
 fn what_is_protected_stays_so_when_the_reader_is_away() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn_reader(&shared, |shared, reader| {
-            let held = shared.cells[0].protect(&reader);
-            reader.offline();
-            if let Some(object) = held {
-                object.read();
-            }
-        });
-        retire(&shared, 0, 2);
-        reader.join().unwrap();
-    });
+    let read = |shared: &Shared<1>, reader: Reader| {
+        let held = shared.cells[0].protect(&reader);
+        reader.offline();
+        if let Some(object) = held {
+            object.read();
+        }
+    };
+    race_reader(3, read, |shared| shared.retire(0, 2));
 }
 
 /// A handler reads after each step by which the reader comes back.
 #[test]
 fn a_handler_interrupts_a_return() {
     for interrupted in 0..3 {
-        explore(3, move || {
-            let shared = Shared::<1>::new();
-            let reader = spawn_away(&shared, move |shared, reader| {
-                let handler = |step| {
-                    if step == interrupted {
-                        if let Some(object) = shared.cells[0].load(&reader.pin_in_handler()) {
-                            object.read();
-                        }
-                    }
-                };
-                let (protocol, record) = (&reader.core().protocol, reader.record());
-                handler(0);
-                protocol.begin_return(record);
-                handler(1);
-                fence(Ordering::SeqCst); // as in `come_back`
-                handler(2);
-                protect_and_read(shared, &reader, 0);
-            });
-            retire(&shared, 0, 1);
-            reader.join().unwrap();
-        });
+        let read = move |shared: &Shared<1>, reader: Reader| {
+            let handler = |step| {
+                if step == interrupted {
+                    shared.read_in(&reader.pin_in_handler(), 0);
+                }
+            };
+            let (protocol, record) = (&reader.core().protocol, reader.record());
+            handler(0);
+            protocol.begin_return(record);
+            handler(1);
+            fence(Ordering::SeqCst); // as in `come_back`
+            handler(2);
+            shared.protect_and_read(&reader, 0);
+        };
+        race_away(3, read, |shared| shared.retire(0, 1));
     }
 }
 
@@ -175,19 +121,15 @@ fn the_callers_own_reader_holds_what_it_holds() {
 /// is not its own.
 #[test]
 fn a_writer_relies_on_a_check_by_a_reader() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let first = spawn_reader(&shared, |shared, reader| {
-            let held = shared.cells[0].protect(&reader);
-            shared.domain.check(shared.domain.start());
-            protect_and_read(shared, &reader, 0);
-            if let Some(object) = held {
-                object.read();
-            }
-        });
-        drop(shared.cells[0].take().expect("never empty").try_free());
-        first.join().unwrap();
-    });
+    let read = |shared: &Shared<1>, reader: Reader| {
+        let held = shared.cells[0].protect(&reader);
+        shared.domain.check(shared.domain.start());
+        shared.protect_and_read(&reader, 0);
+        if let Some(object) = held {
+            object.read();
+        }
+    };
+    race_reader(3, read, |shared| drop(shared.cells[0].take().expect("never empty").try_free()));
 }
 
 /// Readers that vouch, and one that was away, with one writer.
@@ -195,8 +137,8 @@ fn a_writer_relies_on_a_check_by_a_reader() {
 fn readers_that_vouch_and_readers_that_are_away() {
     explore(2, || {
         let shared = Shared::<1>::new();
-        let here = spawn_reader(&shared, |shared, reader| protect_and_read(shared, &reader, 0));
-        let away = spawn_away(&shared, |shared, reader| pin_and_read(shared, &reader, 0));
+        let here = spawn_reader(&shared, protect_and_read);
+        let away = spawn_away(&shared, |shared, reader| shared.read_in(&reader.pin(), 0));
         let old = shared.cells[0].replace(Object::new()).expect("never empty");
         drop(old.try_free());
         here.join().unwrap();

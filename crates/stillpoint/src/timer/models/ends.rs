@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
+use super::{
+    add, armed, cancel, explore, fires, on_thread, reset, revoke, run, turn, with_mailbox, Object, Service,
+    Watched, ENDS, PILED_UP,
+};
 use crate::timer::shared::{ArmError, Cause, Outcome};
 use crate::timer::{Limit, Schedule};
 
@@ -27,8 +30,7 @@ fn a_service_is_closed_while_a_timer_is_added() {
         let service = Service::new(0).sleeping();
         let timer = service.remote().timer();
         let mut mailbox = service.remote().mailbox(1);
-        let source = timer.clone();
-        let thread = thread::spawn(move || (add(&mut mailbox, &source, u64::MAX), mailbox));
+        let thread = on_thread(&timer, move |source| (add(&mut mailbox, &source, u64::MAX), mailbox));
         turn();
         let handed_out = closed(service);
         let (added, mailbox) = thread.join().unwrap();
@@ -42,14 +44,10 @@ fn a_service_is_closed_while_a_timer_is_added() {
 #[test]
 fn a_service_is_closed_while_a_timer_is_reset() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
+        let (service, timer) = armed(9);
         let mut mailbox = service.remote().mailbox(1);
-        service.arm(&timer, 9, Object::new(9)).expect("at rest");
-        let other = timer.clone();
-        let thread = thread::spawn(move || {
-            turn();
-            let _ = mailbox.reset(&other, 1);
+        let thread = on_thread(&timer, move |other| {
+            let _ = reset(&mut mailbox, &other, 1);
             mailbox
         });
         turn();
@@ -64,14 +62,10 @@ fn a_service_is_closed_while_a_timer_is_reset() {
 #[test]
 fn a_service_is_closed_while_a_timer_that_was_due_is_reset() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
+        let (mut service, timer) = armed(1);
         let mut mailbox = service.remote().mailbox(1);
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
-        let other = timer.clone();
-        let thread = thread::spawn(move || {
-            turn();
-            let _ = mailbox.reset(&other, 9);
+        let thread = on_thread(&timer, move |other| {
+            let _ = reset(&mut mailbox, &other, 9);
             mailbox
         });
         let (fired, _) = run(&mut service, 1);
@@ -87,15 +81,8 @@ fn a_service_is_closed_while_a_timer_that_was_due_is_reset() {
 #[test]
 fn cancel_against_expiry() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
-        let others: Vec<_> = (0..2)
-            .map(|_| {
-                let timer = timer.clone();
-                thread::spawn(move || cancel(&timer))
-            })
-            .collect();
+        let (mut service, timer) = armed(1);
+        let others = [(); 2].map(|()| on_thread(&timer, |timer| cancel(&timer)));
         let (fired, _) = run(&mut service, 1);
         let cancelled: usize = others.into_iter().map(|thread| thread.join().unwrap()).sum();
         assert_eq!(fired + cancelled, 1, "{ENDS}");
@@ -106,11 +93,8 @@ fn cancel_against_expiry() {
 #[test]
 fn a_timer_is_cancelled_while_it_is_armed() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
-        let source = timer.clone();
-        let thread = thread::spawn(move || add(&mut mailbox, &source, 1));
+        let (mut service, timer, mut mailbox) = with_mailbox(2);
+        let thread = on_thread(&timer, move |source| add(&mut mailbox, &source, 1));
         let cancelled = cancel(&timer);
         assert_eq!(thread.join().unwrap(), 1);
         let (fired, _) = run(&mut service, 1);
@@ -122,11 +106,8 @@ fn a_timer_is_cancelled_while_it_is_armed() {
 #[test]
 fn a_timer_that_is_armed_is_cancelled() {
     explore(3, || {
-        let service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
-        let source = timer.clone();
-        let thread = thread::spawn(move || add(&mut mailbox, &source, 1));
+        let (_service, timer, mut mailbox) = with_mailbox(2);
+        let thread = on_thread(&timer, move |source| add(&mut mailbox, &source, 1));
         turn();
         if timer.is_armed() {
             assert_eq!(cancel(&timer), 1, "{ENDS}");
@@ -142,8 +123,7 @@ fn a_timer_that_is_not_armed_twice_is_there_to_be_cancelled() {
         let service = Service::new(0);
         let timer = service.remote().timer();
         let [mut here, mut there] = [service.remote().mailbox(2), service.remote().mailbox(2)];
-        let source = timer.clone();
-        let thread = thread::spawn(move || add(&mut there, &source, 1));
+        let thread = on_thread(&timer, move |source| add(&mut there, &source, 1));
         turn();
         if let Err(refused) = here.add(&timer, 1, Object::new(1)) {
             if matches!(refused, ArmError::Armed(_)) {
@@ -158,12 +138,9 @@ fn a_timer_that_is_not_armed_twice_is_there_to_be_cancelled() {
 #[test]
 fn a_timer_is_armed_after_another_thread_has_cancelled_it() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
+        let (mut service, timer) = armed(1);
         let mut mailbox = service.remote().mailbox(2);
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
-        let source = timer.clone();
-        let thread = thread::spawn(move || add(&mut mailbox, &source, 1));
+        let thread = on_thread(&timer, move |source| add(&mut mailbox, &source, 1));
         let cancelled = cancel(&timer);
         let added = thread.join().unwrap();
         let (fired, _) = run(&mut service, 1);
@@ -175,9 +152,7 @@ fn a_timer_is_armed_after_another_thread_has_cancelled_it() {
 #[test]
 fn a_timer_is_armed_after_it_has_fired() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
+        let (mut service, timer, mut mailbox) = with_mailbox(2);
         let place = Arc::new(Object::new(0));
         service.arm(&timer, 1, Object::new(1)).expect("at rest");
         let (source, seen) = (timer.clone(), Watched(Arc::clone(&place)));
@@ -209,10 +184,8 @@ fn a_timer_is_armed_after_it_has_fired() {
 #[test]
 fn a_callback_has_run_when_a_cancellation_says_so() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
+        let (mut service, timer) = armed(1);
         let place = Arc::new(Object::new(0));
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
         let seen = Watched(Arc::clone(&place));
         let thread = thread::spawn(move || {
             turn();
@@ -232,10 +205,8 @@ fn a_callback_has_run_when_a_cancellation_says_so() {
 #[test]
 fn a_callback_has_run_when_a_revocation_says_so() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
+        let (mut service, timer) = armed(1);
         let place = Arc::new(Object::new(0));
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
         let seen = Watched(Arc::clone(&place));
         let thread = thread::spawn(move || {
             turn();
@@ -259,18 +230,8 @@ fn a_callback_has_run_when_a_revocation_says_so() {
 #[test]
 fn two_threads_revoke_a_timer() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
-        let others: Vec<_> = (0..2)
-            .map(|_| {
-                let timer = timer.clone();
-                thread::spawn(move || {
-                    turn();
-                    usize::from(timer.revoke().is_cancelled())
-                })
-            })
-            .collect();
+        let (mut service, timer) = armed(1);
+        let others = [(); 2].map(|()| on_thread(&timer, |timer| revoke(&timer)));
         let (fired, first) = run(&mut service, 1);
         let revoked: usize = others.into_iter().map(|thread| thread.join().unwrap()).sum();
         let (later, second) = run(&mut service, 2);
@@ -282,10 +243,8 @@ fn two_threads_revoke_a_timer() {
 #[test]
 fn a_timer_is_armed_after_the_owner_has_ended_it() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
+        let (mut service, timer) = armed(9);
         let mut mailbox = service.remote().mailbox(2);
-        service.arm(&timer, 9, Object::new(9)).expect("at rest");
         let thread = thread::spawn(move || {
             let revoked = usize::from(timer.revoke().is_cancelled());
             (revoked, add(&mut mailbox, &timer, 1))
@@ -306,8 +265,7 @@ fn cancel_against_a_beat() {
         let timer = service.remote().timer();
         let schedule = Schedule::at(1).every(NonZeroU64::MIN);
         service.arm(&timer, schedule, Object::new(1)).expect("at rest");
-        let other = timer.clone();
-        let thread = thread::spawn(move || {
+        let thread = on_thread(&timer, move |other| {
             turn();
             match other.cancel() {
                 Outcome::Cancelled(object) => _ = object.deadline(),
@@ -348,20 +306,13 @@ fn a_service_goes() {
 #[test]
 fn a_service_closes_beside_an_addition() {
     explore(3, || {
-        let service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
-        let source = timer.clone();
-        let thread = thread::spawn(move || {
+        let (service, timer, mut mailbox) = with_mailbox(2);
+        let thread = on_thread(&timer, move |source| {
             let added = add(&mut mailbox, &source, 1);
             (mailbox, added)
         });
-        let mut handed_out = 0;
         turn();
-        service.close(|object| {
-            object.deadline();
-            handed_out += 1;
-        });
+        let handed_out = closed(service);
         let (mailbox, added) = thread.join().unwrap();
         let cancelled = cancel(&timer);
         drop(mailbox);

@@ -2,18 +2,18 @@
 
 use loom::thread;
 
-use super::{add, cancel, explore, run, turn, Object, Service, EARLY, ENDS, PILED_UP};
+use super::{
+    add, add_periodic, armed, cancel, explore, fires, on_thread, reset, revoke, run, turn, with_mailbox,
+    Object, Service, EARLY, ENDS, PILED_UP,
+};
 use crate::timer::{Limit, Schedule};
 
 /// The owner sees what the source wrote.
 #[test]
 fn a_mailbox_hands_over() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
-        let source = timer.clone();
-        let thread = thread::spawn(move || add(&mut mailbox, &source, 1));
+        let (mut service, timer, mut mailbox) = with_mailbox(2);
+        let thread = on_thread(&timer, move |source| add(&mut mailbox, &source, 1));
         let (first, _) = run(&mut service, 1);
         assert_eq!(thread.join().unwrap(), 1);
         let (second, _) = run(&mut service, 2);
@@ -41,9 +41,7 @@ fn a_place_in_the_ring_is_used_again() {
 #[test]
 fn a_mailbox_is_made_beside_the_owner() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
+        let (mut service, timer, mut mailbox) = with_mailbox(2);
         let remote = service.remote();
         let other = remote.timer();
         let thread = thread::spawn(move || {
@@ -70,13 +68,10 @@ fn a_late_message_rewinds_no_beat() {
         let mut service = Service::new(0);
         let timer = service.remote().timer();
         let mut mailboxes = [service.remote().mailbox(2), service.remote().mailbox(2)];
-        let other = timer.clone();
-        let thread = thread::spawn(move || {
+        let thread = on_thread(&timer, move |other| {
             add(&mut mailboxes[1], &other, 9);
             cancel(&other);
-            turn();
-            let schedule = Schedule::at(1).every(std::num::NonZeroU64::MIN);
-            usize::from(mailboxes[0].add(&other, schedule, Object::new(1)).is_ok())
+            add_periodic(&mut mailboxes[0], &other, 1)
         });
         let mut last = 0;
         let mut beat = |service: &mut Service, now| {
@@ -100,14 +95,8 @@ fn a_late_message_rewinds_no_beat() {
 #[test]
 fn a_revoked_timer_comes_to_the_owner() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
-        let other = timer.clone();
-        let thread = thread::spawn(move || {
-            turn();
-            usize::from(other.revoke().is_cancelled())
-        });
+        let (mut service, timer) = armed(1);
+        let thread = on_thread(&timer, |other| revoke(&other));
         let (fired, first) = run(&mut service, 1);
         let revoked = thread.join().unwrap();
         let (later, second) = run(&mut service, 2);
@@ -119,12 +108,9 @@ fn a_revoked_timer_comes_to_the_owner() {
 #[test]
 fn a_hint_is_not_lost() {
     explore(5, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        service.arm(&timer, 9, Object::new(9)).expect("at rest");
+        let (mut service, timer) = armed(9);
         let mut mailbox = service.remote().mailbox(2);
-        let other = timer.clone();
-        let thread = thread::spawn(move || {
+        let thread = on_thread(&timer, move |other| {
             cancel(&other);
             add(&mut mailbox, &other, 9);
             cancel(&other);
@@ -160,13 +146,10 @@ fn two_threads_give_hints() {
 #[test]
 fn a_deadline_is_that_of_its_arming() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
+        let (mut service, timer, mut mailbox) = with_mailbox(2);
         let mut other_mailbox = service.remote().mailbox(2);
         add(&mut mailbox, &timer, 5);
-        let other = timer.clone();
-        let thread = thread::spawn(move || cancel(&other) + 2 * add(&mut other_mailbox, &other, 1));
+        let thread = on_thread(&timer, move |other| cancel(&other) + 2 * add(&mut other_mailbox, &other, 1));
         run(&mut service, 1);
         thread.join().unwrap();
         run(&mut service, 2);
@@ -180,17 +163,12 @@ fn a_deadline_is_that_of_its_arming() {
 #[test]
 fn a_schedule_is_not_one_of_two_armings() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
+        let (mut service, timer, mut mailbox) = with_mailbox(2);
         let mut other_mailbox = service.remote().mailbox(2);
         add(&mut mailbox, &timer, 1);
-        let other = timer.clone();
-        let thread = thread::spawn(move || {
+        let thread = on_thread(&timer, move |other| {
             cancel(&other);
-            turn();
-            let schedule = Schedule::at(5).every(std::num::NonZeroU64::MIN);
-            usize::from(other_mailbox.add(&other, schedule, Object::new(5)).is_ok())
+            add_periodic(&mut other_mailbox, &other, 5)
         });
         let beat = |service: &mut Service, now| {
             turn();
@@ -234,17 +212,11 @@ fn a_burst_goes_on_when_the_owner_has_made_room() {
 #[test]
 fn a_reset_against_a_cancellation_and_an_expiry() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
+        let (mut service, timer, mut mailbox) = with_mailbox(2);
         add(&mut mailbox, &timer, 1);
         let mut beside = service.remote().mailbox(2);
-        let (one, other) = (timer.clone(), timer.clone());
-        let resetter = thread::spawn(move || {
-            turn();
-            beside.reset(&one, 5).is_ok()
-        });
-        let canceller = thread::spawn(move || cancel(&other));
+        let resetter = on_thread(&timer, move |timer| reset(&mut beside, &timer, 5));
+        let canceller = on_thread(&timer, |timer| cancel(&timer));
         let (first, _) = run(&mut service, 1);
         let (was_reset, cancelled) = (resetter.join().unwrap(), canceller.join().unwrap());
         let (second, _) = run(&mut service, 4);
@@ -260,26 +232,15 @@ fn a_reset_against_a_cancellation_and_an_expiry() {
 #[test]
 fn two_threads_reset_a_timer() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(4);
+        let (mut service, timer, mut mailbox) = with_mailbox(4);
         add(&mut mailbox, &timer, 9);
-        let other = timer.clone();
         let mut beside = service.remote().mailbox(4);
-        let thread = thread::spawn(move || {
-            turn();
-            beside.reset(&other, 3).is_ok()
-        });
+        let thread = on_thread(&timer, move |other| reset(&mut beside, &other, 3));
         turn();
         let here = mailbox.reset(&timer, 4).is_ok();
         let there = thread.join().unwrap();
         assert!(here || there, "{ENDS}");
-        let mut fired = 0;
-        let progress = service.run(2, Limit::NONE, |_, _| fired += 2);
-        assert!(progress.is_done());
-        let progress = service.run(4, Limit::NONE, |_, _| fired += 1);
-        assert!(progress.is_done());
-        assert_eq!(fired, 1, "{ENDS}");
+        assert_eq!((fires(&mut service, 2), fires(&mut service, 4)), (0, 1), "{ENDS}");
     });
 }
 
@@ -287,18 +248,10 @@ fn two_threads_reset_a_timer() {
 #[test]
 fn a_reset_keeps_the_period() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        let mut mailbox = service.remote().mailbox(2);
+        let (mut service, timer, mut mailbox) = with_mailbox(2);
         let mut beside = service.remote().mailbox(2);
-        let other = timer.clone();
-        let thread = thread::spawn(move || {
-            turn();
-            let _ = beside.reset(&other, 3);
-        });
-        turn();
-        let schedule = Schedule::at(2).every(std::num::NonZeroU64::MIN);
-        assert!(mailbox.add(&timer, schedule, Object::new(2)).is_ok());
+        let thread = on_thread(&timer, move |other| _ = reset(&mut beside, &other, 3));
+        assert_eq!(add_periodic(&mut mailbox, &timer, 2), 1);
         thread.join().unwrap();
         turn();
         let progress = service.run(3, Limit::NONE, |_, _| {});
@@ -310,26 +263,16 @@ fn a_reset_keeps_the_period() {
 #[test]
 fn a_late_reset_does_not_write_to_a_later_arming() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        service.arm(&timer, 9, Object::new(9)).expect("at rest");
+        let (mut service, timer) = armed(9);
         let mut mailbox = service.remote().mailbox(4);
         let mut beside = service.remote().mailbox(4);
-        let other = timer.clone();
-        let resetter = thread::spawn(move || {
-            turn();
-            beside.reset(&other, 1).is_ok()
-        });
+        let resetter = on_thread(&timer, move |other| reset(&mut beside, &other, 1));
         let cancelled = cancel(&timer);
         // Refused while the other thread has the lock.
-        let armed = add(&mut mailbox, &timer, 7);
+        let added = add(&mut mailbox, &timer, 7);
         let was_reset = resetter.join().unwrap();
-        let mut fired = 0;
-        let progress = service.run(6, Limit::NONE, |_, _| fired += 1);
-        assert!(progress.is_done());
-        assert!(fired == 0 || was_reset, "{EARLY}");
-        let progress = service.run(9, Limit::NONE, |_, _| fired += 1);
-        assert!(progress.is_done());
-        assert_eq!(fired, 1 - cancelled + armed, "{ENDS}");
+        let early = fires(&mut service, 6);
+        assert!(early == 0 || was_reset, "{EARLY}");
+        assert_eq!(early + fires(&mut service, 9), 1 - cancelled + added, "{ENDS}");
     });
 }

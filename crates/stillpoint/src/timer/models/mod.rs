@@ -7,13 +7,15 @@ mod ends;
 mod messages;
 mod waits;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread::{self, JoinHandle};
 
 use super::shared::{Cause, Mailbox, Outcome, SharedTimer, TimerService};
-use super::Limit;
+use super::{Limit, Schedule};
 
 /// Loom's message when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
@@ -75,6 +77,27 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     stillpoint_sys::busted::assert_reached();
 }
 
+/// A service with a timer that is armed for a time.
+fn armed(deadline: u64) -> (Service, Timer) {
+    let mut service = Service::new(0);
+    let timer = service.remote().timer();
+    service.arm(&timer, deadline, Object::new(deadline)).expect("at rest");
+    (service, timer)
+}
+
+/// A service with a timer at rest, and a mailbox with so many places.
+fn with_mailbox(places: usize) -> (Service, Timer, Mailbox<Object>) {
+    let service = Service::new(0);
+    let (timer, mailbox) = (service.remote().timer(), service.remote().mailbox(places));
+    (service, timer, mailbox)
+}
+
+/// Starts a thread that has a handle of the timer, too.
+fn on_thread<R: 'static>(timer: &Timer, function: impl FnOnce(Timer) -> R + 'static) -> JoinHandle<R> {
+    let timer = timer.clone();
+    thread::spawn(move || function(timer))
+}
+
 /// Runs the service at a time. Returns how many timers have fired, and how many were revoked.
 fn run(service: &mut Service, now: u64) -> (usize, usize) {
     let (mut fired, mut revoked) = (0, 0);
@@ -97,6 +120,13 @@ fn run(service: &mut Service, now: u64) -> (usize, usize) {
     (fired, revoked)
 }
 
+/// Runs the service at a time, without a turn before. Returns how many timers have fired.
+fn fires(service: &mut Service, now: u64) -> usize {
+    let progress = service.run(now, Limit::NONE, |_, _| {});
+    assert!(progress.is_done());
+    progress.expired()
+}
+
 /// Cancels the timer. Returns 1 and reads the value if this call cancelled it, otherwise 0.
 fn cancel(timer: &Timer) -> usize {
     turn();
@@ -107,6 +137,24 @@ fn cancel(timer: &Timer) -> usize {
         }
         _ => 0,
     }
+}
+
+/// Revokes the timer. Returns 1 if this call ended it, otherwise 0.
+fn revoke(timer: &Timer) -> usize {
+    turn();
+    usize::from(timer.revoke().is_cancelled())
+}
+
+fn reset(mailbox: &mut Mailbox<Object>, timer: &Timer, deadline: u64) -> bool {
+    turn();
+    mailbox.reset(timer, deadline).is_ok()
+}
+
+/// As `add`, with a beat at each time from the deadline on.
+fn add_periodic(mailbox: &mut Mailbox<Object>, timer: &Timer, deadline: u64) -> usize {
+    turn();
+    let schedule = Schedule::at(deadline).every(NonZeroU64::MIN);
+    usize::from(mailbox.add(timer, schedule, Object::new(deadline)).is_ok())
 }
 
 fn add(mailbox: &mut Mailbox<Object>, timer: &Timer, deadline: u64) -> usize {

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-use super::{add, explore, run, turn, Object, Service, Watched, ENDS};
+use super::{add, armed, explore, on_thread, revoke, run, turn, Object, Service, Watched, ENDS};
 use crate::timer::shared::{Outcome, Sleep};
 use crate::timer::Limit;
 
@@ -21,9 +21,7 @@ pub(super) const ELSEWHERE: &str = "the callback does not run in this thread";
 #[test]
 fn a_cancellation_waits_for_the_callback() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let (mut service, timer) = armed(1);
         let watched = Arc::new(Object::new(0));
         let (seen, other) = (Watched(Arc::clone(&watched)), timer.clone());
         let canceller = thread::spawn(move || {
@@ -51,12 +49,9 @@ fn a_cancellation_waits_for_the_callback() {
 #[test]
 fn a_canceller_is_not_taken_for_the_owner() {
     explore(3, || {
-        let mut service = Service::new(0);
-        let timer = service.remote().timer();
-        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let (mut service, timer) = armed(1);
         assert_eq!(run(&mut service, 1).0, 1);
-        let other = timer.clone();
-        let owner = thread::spawn(move || {
+        let owner = on_thread(&timer, move |other| {
             service.arm(&other, 2, Object::new(2)).expect("at rest");
             run(&mut service, 2);
         });
@@ -114,11 +109,7 @@ fn an_owner_does_not_sleep_through_a_revocation() {
         let mut service = Service::new(0).sleeping();
         let timer = service.remote().timer();
         service.arm(&timer, 9, Object::new(9)).expect("at rest");
-        let other = timer.clone();
-        let revoker = thread::spawn(move || {
-            turn();
-            usize::from(other.revoke().is_cancelled())
-        });
+        let revoker = on_thread(&timer, |other| revoke(&other));
         let bell = bell();
         turn();
         let sleep = service.sleep(Waker::from(Arc::clone(&bell)));

@@ -8,9 +8,9 @@ use stillpoint::rcu::Domain;
 
 use super::retire_one;
 use crate::census::Census;
-use crate::eager;
 use crate::modes::modes;
 use crate::other::silent;
+use crate::with_cell;
 
 /// Calls the test with a domain that issues heavy fences, in each mode that has any.
 pub(crate) fn with_heavy_fences(test: impl Fn(Domain)) {
@@ -22,9 +22,7 @@ pub(crate) fn with_heavy_fences(test: impl Fn(Domain)) {
 #[test]
 fn a_domain_with_only_qsbr_readers_issues_no_heavy_fence() {
     with_heavy_fences(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
+        let (census, cell, mut reclaimer) = with_cell(&domain);
         let mut reader = domain.qsbr_reader();
         for _ in 0..100 {
             retire_one(&cell, &census, &mut reclaimer);

@@ -6,8 +6,8 @@ use std::thread;
 use stillpoint::rcu::{Domain, RcuCell};
 
 use super::retire_one;
-use crate::census::{Census, Object};
-use crate::eager;
+use crate::census::Object;
+use crate::with_cell;
 
 /// How a thread holds an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,9 +104,7 @@ impl Holder {
 /// Several threads hold an object, each in a different way, and release it one after the other. It is freed after the
 /// last one.
 pub(crate) fn each_holds(domain: &Domain, kinds: &[Kind]) {
-    let census = Census::default();
-    let cell = domain.cell(census.object());
-    let mut reclaimer = eager(domain);
+    let (census, cell, mut reclaimer) = with_cell(domain);
     thread::scope(|scope| {
         let holders: Vec<_> = kinds.iter().map(|&kind| Holder::start(scope, domain, &cell, kind)).collect();
         retire_one(&cell, &census, &mut reclaimer);

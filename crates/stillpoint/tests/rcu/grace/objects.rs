@@ -8,15 +8,13 @@ use super::holding::{each_holds, Holder, Kind};
 use super::{noticing, retire_one};
 use crate::census::Census;
 use crate::modes::{in_each_mode, modes};
-use crate::{eager, LONG};
+use crate::{eager, with_cell, LONG};
 
 #[test]
 fn an_object_is_not_freed_while_it_is_read_and_is_freed_right_after() {
     in_each_mode(|domain| {
         for kind in Kind::ALL {
-            let census = Census::default();
-            let cell = domain.cell(census.object());
-            let mut reclaimer = eager(&domain);
+            let (census, cell, mut reclaimer) = with_cell(&domain);
             thread::scope(|scope| {
                 let holder = Holder::start(scope, &domain, &cell, kind);
                 retire_one(&cell, &census, &mut reclaimer);
@@ -113,9 +111,7 @@ fn each_of_two_protected_loads_of_an_object_holds_it() {
 #[test]
 fn an_object_protected_under_a_guard_is_held_after_the_guard() {
     in_each_mode(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
+        let (census, cell, mut reclaimer) = with_cell(&domain);
         let reader = domain.reader();
         let guard = reader.pin();
         let object = cell.protect(&reader).expect("never empty");

@@ -6,8 +6,8 @@ use std::thread;
 use super::holding::{each_holds, Holder, Kind};
 use super::retire_one;
 use crate::census::Census;
-use crate::eager;
 use crate::modes::in_each_mode;
+use crate::{eager, with_cell};
 
 #[test]
 fn a_region_holds_up_everything_retired_since() {
@@ -33,9 +33,7 @@ fn a_region_holds_up_everything_retired_since() {
 fn a_region_does_not_hold_up_what_completed_before() {
     in_each_mode(|domain| {
         for kind in Kind::REGIONS {
-            let census = Census::default();
-            let cell = domain.cell(census.object());
-            let mut reclaimer = eager(&domain);
+            let (census, cell, mut reclaimer) = with_cell(&domain);
             retire_one(&cell, &census, &mut reclaimer);
             assert_eq!(reclaimer.poll_at_most(0), 0); // the grace period completes, nothing is freed yet
             thread::scope(|scope| {
@@ -92,9 +90,7 @@ fn nested_guards_end_their_region_with_the_last_one() {
 #[test]
 fn readers_of_one_thread_are_told_apart() {
     in_each_mode(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
+        let (census, cell, mut reclaimer) = with_cell(&domain);
         let (first, second) = (domain.reader(), domain.reader());
         let early = first.pin();
         retire_one(&cell, &census, &mut reclaimer);
@@ -108,9 +104,7 @@ fn readers_of_one_thread_are_told_apart() {
 #[test]
 fn a_quiescent_state_lets_go_of_what_came_before_alone() {
     in_each_mode(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
+        let (census, cell, mut reclaimer) = with_cell(&domain);
         let mut reader = domain.qsbr_reader();
         for _ in 0..10 {
             retire_one(&cell, &census, &mut reclaimer);
@@ -125,9 +119,7 @@ fn a_quiescent_state_lets_go_of_what_came_before_alone() {
 #[test]
 fn an_offline_reader_holds_nothing_up_and_is_back_online_after() {
     in_each_mode(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
+        let (census, cell, mut reclaimer) = with_cell(&domain);
         let mut reader = domain.qsbr_reader();
         let answer = reader.offline(|| {
             for _ in 0..10 {
@@ -147,9 +139,7 @@ fn an_offline_reader_holds_nothing_up_and_is_back_online_after() {
 #[test]
 fn a_reader_that_panics_offline_is_back_online_after() {
     in_each_mode(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
+        let (census, cell, mut reclaimer) = with_cell(&domain);
         let mut reader = domain.qsbr_reader();
         let panic = catch_unwind(AssertUnwindSafe(|| {
             reader.offline(|| {

@@ -8,7 +8,7 @@ use super::holding::{Holder, Kind};
 use super::{noticing, retire_one};
 use crate::census::Census;
 use crate::modes::{in_each_mode, modes};
-use crate::{eager, LONG};
+use crate::{eager, with_cell, LONG};
 
 #[test]
 fn a_reader_that_unregisters_while_a_writer_waits_lets_the_writer_go() {
@@ -62,9 +62,7 @@ fn a_reader_that_registers_while_a_writer_waits_does_not_hold_it_up() {
 #[test]
 fn a_new_reader_inherits_nothing() {
     in_each_mode(|domain| {
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
+        let (census, cell, mut reclaimer) = with_cell(&domain);
         for _ in 0..20 {
             let reader = domain.reader();
             mem::forget(reader.pin());

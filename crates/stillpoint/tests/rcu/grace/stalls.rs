@@ -7,8 +7,8 @@ use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
 use stillpoint::rcu::Domain;
 
 use super::retire_one;
-use crate::census::{Census, Object};
-use crate::{eager, LONG, SHORT};
+use crate::census::Object;
+use crate::{with_cell, LONG, SHORT};
 
 /// Runs `test` with the id of a thread named `sleepy` that is in a region of `domain` meanwhile.
 fn while_held(domain: &Domain, kind: ReaderKind, test: impl FnOnce(u32)) {
@@ -35,9 +35,7 @@ fn while_held(domain: &Domain, kind: ReaderKind, test: impl FnOnce(u32)) {
 fn a_stall_report_names_the_reader_and_what_waits_for_it() {
     for kind in [ReaderKind::Guard, ReaderKind::Qsbr] {
         let domain = Domain::builder().name("routes").build().expect("the default mode is always available");
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
+        let (census, cell, mut reclaimer) = with_cell(&domain);
         while_held(&domain, kind, |thread_id| {
             for _ in 0..3 {
                 retire_one(&cell, &census, &mut reclaimer);

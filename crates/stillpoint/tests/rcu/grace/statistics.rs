@@ -6,7 +6,7 @@ use stillpoint::rcu::Domain;
 
 use super::retire_one;
 use crate::census::{Census, Object};
-use crate::eager;
+use crate::{eager, with_cell};
 
 const SIZE: u64 = size_of::<Object>() as u64;
 
@@ -112,9 +112,8 @@ fn what_nobody_holds_is_ready_and_has_no_age() {
 
 #[test]
 fn the_age_of_the_oldest_grace_period_grows_while_a_reader_holds_it_up() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
-    let mut reclaimer = eager(&domain);
+    let domain = Domain::new();
+    let (census, cell, mut reclaimer) = with_cell(&domain);
     assert_eq!(domain.stats().oldest, None);
     let reader = domain.reader();
     let guard = reader.pin();

@@ -22,7 +22,7 @@ const TRIES: usize = 5;
 
 /// `hold` goes through a region, and reports its end. Fails unless a writer returns soon after that: as soon as a thread
 /// that is woken by a message. The two are measured in turns.
-fn is_prompt(domain: &Domain, hold: impl Fn(&dyn Fn()) -> Instant + Sync) {
+fn is_prompt(domain: &Domain, name: &str, hold: impl Fn(&dyn Fn()) -> Instant + Sync) {
     let mut seen = Vec::new();
     let is_prompt = (0..TRIES).any(|_| {
         let writer = delay(&hold, || domain.synchronize_timeout(LONG).expect("the region ends"));
@@ -38,7 +38,7 @@ fn is_prompt(domain: &Domain, hold: impl Fn(&dyn Fn()) -> Instant + Sync) {
         seen.push((writer, message));
         writer < message + PROMPT
     });
-    assert!(is_prompt, "{seen:?}");
+    assert!(is_prompt, "{name}: {seen:?}");
 }
 
 /// How long after the end of the region the writer returned: the median of some rounds.
@@ -68,9 +68,10 @@ fn delay(hold: impl Fn(&dyn Fn()) -> Instant + Sync, wait: impl Fn()) -> Duratio
 
 #[test]
 #[cfg_attr(miri, ignore = "measures time")]
-fn a_writer_is_woken_by_the_end_of_a_guard() {
-    in_each_mode(|domain| {
-        is_prompt(&domain, |while_held| {
+fn a_writer_is_woken_by_a_reader_that_is_no_longer_in_the_way() {
+    type Hold = fn(&Domain, &dyn Fn()) -> Instant;
+    let ways: [(&str, Hold); 4] = [
+        ("the end of a guard", |domain, while_held| {
             let reader = domain.reader();
             let guard = reader.pin();
             while_held();
@@ -78,37 +79,23 @@ fn a_writer_is_woken_by_the_end_of_a_guard() {
             drop(guard);
             thread::sleep(STAYS);
             ended
-        });
-    });
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "measures time")]
-fn a_writer_is_woken_by_a_quiescent_state() {
-    in_each_mode(|domain| {
-        is_prompt(&domain, |while_held| {
+        }),
+        ("a quiescent state", |domain, while_held| {
             let mut reader = domain.qsbr_reader();
             while_held();
             let ended = Instant::now();
             reader.quiescent();
             thread::sleep(STAYS);
             ended
-        });
-    });
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "measures time")]
-fn a_writer_is_woken_by_a_reader_that_goes_offline_or_leaves() {
-    in_each_mode(|domain| {
-        is_prompt(&domain, |while_held| {
+        }),
+        ("a reader that goes offline", |domain, while_held| {
             let mut reader = domain.qsbr_reader();
             while_held();
             let ended = Instant::now();
             reader.offline(|| thread::sleep(STAYS));
             ended
-        });
-        is_prompt(&domain, |while_held| {
+        }),
+        ("a reader that leaves", |domain, while_held| {
             let reader = domain.reader();
             std::mem::forget(reader.pin());
             while_held();
@@ -116,6 +103,11 @@ fn a_writer_is_woken_by_a_reader_that_goes_offline_or_leaves() {
             drop(reader);
             thread::sleep(STAYS);
             ended
-        });
+        }),
+    ];
+    in_each_mode(|domain| {
+        for (name, hold) in ways {
+            is_prompt(&domain, name, |while_held| hold(&domain, while_held));
+        }
     });
 }

@@ -10,7 +10,7 @@ use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, RcuArray, RcuCell, Region, Retired};
 
 use crate::census::{Census, Object};
-use crate::eager;
+use crate::{eager, with_cell};
 
 /// Plain memory: if a thread reads it while another one writes or frees it, a sanitizer notices, and probably the
 /// comparison does as well.
@@ -150,9 +150,8 @@ fn guards_that_swap_places_hold_what_they_held() {
 
 #[test]
 fn a_qsbr_reader_replaced_by_its_successor_holds_nothing() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
-    let mut reclaimer = eager(&domain);
+    let domain = Domain::new();
+    let (census, cell, mut reclaimer) = with_cell(&domain);
     let mut reader = domain.qsbr_reader();
     for _ in 0..10 {
         cell.load(&reader).expect("never empty").verify();

@@ -6,7 +6,7 @@ use std::thread;
 use stillpoint::rcu::{Domain, RcuArray, RcuCell};
 
 use crate::census::Census;
-use crate::eager;
+use crate::{eager, with_cell};
 
 #[test]
 fn an_exchange_succeeds_for_the_very_object_alone() {
@@ -93,9 +93,8 @@ fn an_exchange_that_fails_tells_what_it_found() {
 /// The object that was found is not freed within the region, although it is replaced at once.
 #[test]
 fn what_an_exchange_found_stays_alive_within_the_region() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
-    let mut reclaimer = eager(&domain);
+    let domain = Domain::new();
+    let (census, cell, mut reclaimer) = with_cell(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
     let found = cell.compare_exchange_in(&guard, None, None).expect_err("it is full").found;

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use stillpoint::rcu::{Domain, RcuCell};
+use stillpoint::rcu::{Domain, RcuCell, Reader};
 
 use crate::census::{Census, Object};
 use crate::{eager, SHORT};
@@ -12,60 +12,36 @@ fn replace(cell: &RcuCell<Object>, census: &Census) -> stillpoint::rcu::Retired<
 }
 
 #[test]
-fn a_forgotten_guard_holds_everything_up_until_its_reader_is_dropped() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
-    let mut reclaimer = eager(&domain);
-    let reader = domain.reader();
-
-    mem::forget(reader.pin());
-    drop(reader.pin()); // a nested one: it does not end the region of the one forgotten
-    reclaimer.retire(replace(&cell, &census)).expect("there is room");
-    assert_eq!(reclaimer.poll(), 0);
-    cell.load(&reader.pin()).expect("never empty").verify();
-    assert_eq!(reclaimer.poll(), 0);
-
-    drop(reader);
-    assert_eq!(reclaimer.poll(), 1);
-    reclaimer.retire(replace(&cell, &census)).expect("there is room");
-    assert_eq!(reclaimer.poll(), 1, "everything flows again");
-}
-
-#[test]
-fn forgotten_nested_guards_hold_everything_up_until_their_reader_is_dropped() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
-    let mut reclaimer = eager(&domain);
-    let reader = domain.reader();
-    let outer = reader.pin();
-    for _ in 0..10 {
-        mem::forget(reader.pin());
-    }
-    drop(outer);
-    reclaimer.retire(replace(&cell, &census)).expect("there is room");
-    assert_eq!(reclaimer.poll(), 0);
-    drop(reader);
-    assert_eq!(reclaimer.poll(), 1);
-}
-
-#[test]
-fn a_forgotten_protected_holds_its_object_alone_until_its_reader_is_dropped() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
-    let mut reclaimer = eager(&domain);
-    let reader = domain.reader();
-
-    mem::forget(cell.protect(&reader));
-    reclaimer.retire(replace(&cell, &census)).expect("there is room");
-    for _ in 0..10 {
+fn what_is_forgotten_holds_up_what_it_protects_until_its_reader_is_dropped() {
+    type Forget = fn(&Reader, &RcuCell<Object>);
+    let ways: [(&str, usize, Forget); 4] = [
+        ("a guard, and a nested one is dropped", 11, |reader, _| {
+            mem::forget(reader.pin());
+            drop(reader.pin()); // it does not end the region of the one forgotten
+        }),
+        ("nested guards", 11, |reader, _| {
+            let _outer = reader.pin();
+            (0..10).for_each(|_| mem::forget(reader.pin()));
+        }),
+        ("a protected load", 1, |reader, cell| mem::forget(cell.protect(reader))),
+        ("nothing", 0, |_, _| ()),
+    ];
+    for (what, held, forget) in ways {
+        let (domain, census) = (Domain::new(), Census::default());
+        let cell = domain.cell(census.object());
+        let (mut reclaimer, reader) = (eager(&domain), domain.reader());
+        forget(&reader, &cell);
+        for _ in 0..11 {
+            reclaimer.retire(replace(&cell, &census)).expect("there is room");
+        }
+        assert_eq!((reclaimer.poll(), reclaimer.pending()), (11 - held, held), "{what}");
+        cell.load(&reader.pin()).expect("never empty").verify();
+        assert_eq!(reclaimer.poll(), 0, "{what}");
+        drop(reader);
+        assert_eq!(reclaimer.poll(), held, "{what}");
         reclaimer.retire(replace(&cell, &census)).expect("there is room");
+        assert_eq!((reclaimer.poll(), census.alive()), (1, 1), "{what}: everything flows again");
     }
-    assert_eq!(reclaimer.poll(), 10);
-    assert_eq!(reclaimer.pending(), 1);
-
-    drop(reader);
-    assert_eq!(reclaimer.poll(), 1);
-    assert_eq!(census.alive(), 1, "the one in the cell");
 }
 
 #[test]
@@ -140,28 +116,23 @@ fn what_a_leaked_protected_refers_to_is_never_freed() {
 }
 
 #[test]
-fn a_forgotten_qsbr_reader_holds_its_domain_up_and_no_other() {
-    let (domain, other, census) = (Domain::new(), Domain::new(), Census::default());
-    let (cell, elsewhere) = (domain.cell(census.object()), other.cell(census.object()));
-    mem::forget(domain.qsbr_reader());
-    let (mut here, mut there) = (eager(&domain), eager(&other));
-    here.retire(replace(&cell, &census)).expect("there is room");
-    there.retire(replace(&elsewhere, &census)).expect("there is room");
-    assert_eq!(here.poll(), 0);
-    assert_eq!(there.poll(), 1);
-    assert!(here.flush_timeout(SHORT).is_err());
-}
-
-#[test]
-fn a_dropped_qsbr_reader_holds_nothing_up() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
-    let reader = domain.qsbr_reader();
-    let mut reclaimer = eager(&domain);
-    reclaimer.retire(replace(&cell, &census)).expect("there is room");
-    assert_eq!(reclaimer.poll(), 0);
-    drop(reader);
-    assert_eq!(reclaimer.poll(), 1);
+fn a_qsbr_reader_holds_its_domain_up_and_no_other_until_it_is_dropped() {
+    for is_forgotten in [true, false] {
+        let (domain, other, census) = (Domain::new(), Domain::new(), Census::default());
+        let (cell, elsewhere) = (domain.cell(census.object()), other.cell(census.object()));
+        let reader = domain.qsbr_reader();
+        let (mut here, mut there) = (eager(&domain), eager(&other));
+        here.retire(replace(&cell, &census)).expect("there is room");
+        there.retire(replace(&elsewhere, &census)).expect("there is room");
+        assert_eq!((here.poll(), there.poll()), (0, 1), "{is_forgotten}");
+        assert!(here.flush_timeout(SHORT).is_err(), "{is_forgotten}");
+        if is_forgotten {
+            mem::forget(reader);
+        } else {
+            drop(reader);
+        }
+        assert_eq!(here.poll(), usize::from(!is_forgotten), "{is_forgotten}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use stillpoint::rcu::limits::{RetireErrorKind, WhenFull};
 use stillpoint::rcu::{Domain, Retired};
 
+use super::in_region;
 use crate::census::Census;
 use crate::{LONG, SHORT};
 
@@ -119,23 +120,18 @@ fn retire_timeout_hands_the_object_back_when_its_time_is_up() {
 #[test]
 fn retire_timeout_waits_for_room() {
     let (domain, census) = (Domain::new(), Census::default());
-    let (held, is_held) = mpsc::channel();
+    let other = in_region(&domain);
+    let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
+    reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let reader = domain.reader();
-            let guard = reader.pin();
-            held.send(()).expect("the other thread waits for it");
+        scope.spawn(move || {
             thread::sleep(SHORT);
-            drop(guard);
+            drop(other);
         });
-        is_held.recv().expect("the guard is taken");
-        let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
-        reclaimer.retire(retired(&domain, census.object())).expect("there is room");
-        reclaimer
-            .retire_timeout(retired(&domain, census.object()), LONG)
-            .expect("the guard is dropped in time");
-        assert_eq!((reclaimer.pending(), census.freed()), (1, 1));
+        let next = retired(&domain, census.object());
+        reclaimer.retire_timeout(next, LONG).expect("the guard is dropped in time");
     });
+    assert_eq!((reclaimer.pending(), census.freed()), (1, 1));
 }
 
 #[test]
@@ -188,31 +184,21 @@ fn flush_frees_everything_that_was_left_to_the_domain() {
     assert_eq!((census.freed(), domain.stats().pending), (LEFT, 0));
 }
 
+/// The same reclaimer goes on, or another one does: what a poll takes from the domain and does not look at, it leaves to others.
 #[test]
 fn a_poll_adopts_a_bounded_share_of_what_was_left_to_the_domain() {
-    let (domain, census) = (Domain::new(), Census::default());
-    for _ in 0..LEFT {
-        drop(retired(&domain, census.object()));
+    for is_idle_then in [false, true] {
+        let (domain, census) = (Domain::new(), Census::default());
+        for _ in 0..LEFT {
+            drop(retired(&domain, census.object()));
+        }
+        let (mut first, mut second) = (domain.reclaimer(), domain.reclaimer());
+        let freed = first.poll();
+        assert!((1..=100).contains(&freed), "one poll has freed {freed} objects");
+        let busy = if is_idle_then { &mut second } else { &mut first };
+        while busy.poll() > 0 {}
+        assert_eq!((census.freed(), first.pending()), (LEFT, 0), "idle then: {is_idle_then}");
     }
-    let mut reclaimer = domain.reclaimer();
-    let freed = reclaimer.poll();
-    assert!((1..=100).contains(&freed), "one poll has freed {freed} objects");
-    while reclaimer.poll() > 0 {}
-    assert_eq!(census.freed(), LEFT);
-}
-
-/// A poll that takes more objects from the domain than it looks at leaves the others to other reclaimers.
-#[test]
-fn a_reclaimer_that_is_idle_does_not_sit_on_what_was_left_to_the_domain() {
-    let (domain, census) = (Domain::new(), Census::default());
-    for _ in 0..LEFT {
-        drop(retired(&domain, census.object()));
-    }
-    let mut idle = domain.reclaimer();
-    idle.poll();
-    let mut busy = domain.reclaimer();
-    while busy.poll() > 0 {}
-    assert_eq!((census.freed(), idle.pending()), (LEFT, 0));
 }
 
 /// Each error names the cause and what to do, and hands the same object back.

@@ -19,7 +19,20 @@ mod waiting;
 
 use std::time::Instant;
 
+use stillpoint::rcu::Domain;
+
+use crate::other::Other;
 use crate::{panic_of, LONG};
+
+/// A thread within a region, until this is dropped.
+fn in_region(domain: &Domain) -> Other {
+    let domain = domain.clone();
+    Other::start(move |turns| {
+        let reader = domain.reader();
+        let _guard = reader.pin();
+        turns.for_each(drop);
+    })
+}
 
 /// The message that `function` panics with.
 fn message_of<R>(function: impl FnOnce() -> R) -> String {

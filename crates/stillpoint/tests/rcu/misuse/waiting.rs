@@ -1,15 +1,16 @@
 //! A thread that would wait for itself gets an error, and no deadlock.
 
 use std::mem;
-use std::sync::mpsc;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
 use stillpoint::rcu::{Domain, RcuCell};
 
-use super::message_of;
+use super::{in_region, message_of};
 use crate::census::{Census, Object};
+use crate::other::Other;
 use crate::{eager, LONG, SHORT};
 
 fn would_deadlock(domain: &Domain, reader: ReaderKind) -> Result<(), SynchronizeError> {
@@ -28,6 +29,8 @@ fn synchronize_under_a_guard_is_an_error() {
     assert_eq!(domain.wait(domain.start()), would_deadlock(&domain, ReaderKind::Guard));
     drop(inner);
     assert_eq!(domain.synchronize(), Ok(()));
+    mem::forget(reader.pin());
+    assert_eq!(domain.synchronize(), would_deadlock(&domain, ReaderKind::Guard), "a forgotten one");
 }
 
 #[test]
@@ -41,14 +44,6 @@ fn the_error_tells_what_to_do() {
     let _qsbr = domain.qsbr_reader();
     let text = domain.synchronize().expect_err("a reader is online").to_string();
     assert!(text.contains("`routes`") && text.contains("go offline"), "{text}");
-}
-
-#[test]
-fn synchronize_under_a_forgotten_guard_is_an_error() {
-    let domain = Domain::new();
-    let reader = domain.reader();
-    mem::forget(reader.pin());
-    assert_eq!(domain.synchronize(), would_deadlock(&domain, ReaderKind::Guard));
 }
 
 #[test]
@@ -78,59 +73,47 @@ fn a_qsbr_reader_that_synchronizes_counts_itself_alone_as_quiescent() {
     assert_eq!(first.synchronize(), Ok(()));
 }
 
-#[test]
-fn flush_under_a_guard_is_an_error_and_keeps_the_objects() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let reader = domain.reader();
-    let guard = reader.pin();
-    let mut reclaimer = eager(&domain);
-    reclaimer.retire(domain.cell(census.object()).take().expect("it was full")).expect("there is room");
-    assert_eq!(reclaimer.flush(), would_deadlock(&domain, ReaderKind::Guard));
-    assert_eq!(reclaimer.flush_timeout(LONG), would_deadlock(&domain, ReaderKind::Guard));
-    assert_eq!((reclaimer.pending(), census.freed()), (1, 0));
-    drop(guard);
-    assert_eq!(reclaimer.flush(), Ok(()));
-    assert_eq!(census.freed(), 1);
-}
-
 /// A flush also waits for objects that it adopts, by the same rule.
 #[test]
-fn flush_under_a_guard_is_an_error_for_adopted_objects_too() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let reader = domain.reader();
-    let guard = reader.pin();
-    let mut reclaimer = eager(&domain);
-    drop(domain.cell(census.object()).take());
-    // With a limit, so that a deadlock fails the test instead of hanging it.
-    assert_eq!(reclaimer.flush_timeout(Duration::from_secs(1)), would_deadlock(&domain, ReaderKind::Guard));
-    drop(guard);
-    assert_eq!(reclaimer.flush(), Ok(()));
-    assert_eq!(census.freed(), 1);
+fn flush_under_a_guard_is_an_error_and_keeps_the_objects() {
+    for is_adopted in [false, true] {
+        let (domain, census) = (Domain::new(), Census::default());
+        let reader = domain.reader();
+        let guard = reader.pin();
+        let mut reclaimer = eager(&domain);
+        let old = domain.cell(census.object()).take().expect("it was full");
+        if is_adopted {
+            drop(old);
+        } else {
+            reclaimer.retire(old).expect("there is room");
+            assert_eq!(reclaimer.flush(), would_deadlock(&domain, ReaderKind::Guard));
+        }
+        // With a limit, so that a deadlock fails the test instead of hanging it.
+        let answer = reclaimer.flush_timeout(Duration::from_secs(1));
+        assert_eq!(answer, would_deadlock(&domain, ReaderKind::Guard), "adopted: {is_adopted}");
+        assert_eq!((domain.stats().pending, census.freed()), (1, 0), "adopted: {is_adopted}");
+        drop(guard);
+        assert_eq!(reclaimer.flush(), Ok(()), "adopted: {is_adopted}");
+        assert_eq!(census.freed(), 1, "adopted: {is_adopted}");
+    }
 }
 
 /// Runs `test` while another thread holds the cell's object in a protected load.
-fn while_protected<R>(domain: &Domain, cell: &RcuCell<Object>, test: impl FnOnce() -> R) -> R {
-    let (held, is_held) = mpsc::channel();
-    let (release, is_released) = mpsc::channel::<()>();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let reader = domain.reader();
-            let object = cell.protect(&reader).expect("the cell is full");
-            held.send(()).expect("the test waits for it");
-            let _ = is_released.recv();
-            object.verify();
-        });
-        is_held.recv().expect("the thread runs");
-        let answer = test();
-        drop(release);
-        answer
-    })
+fn while_protected<R>(domain: &Domain, cell: &Arc<RcuCell<Object>>, test: impl FnOnce() -> R) -> R {
+    let (domain, cell) = (domain.clone(), Arc::clone(cell));
+    let _other = Other::start(move |turns| {
+        let reader = domain.reader();
+        let object = cell.protect(&reader).expect("the cell is full");
+        turns.for_each(drop);
+        object.verify();
+    });
+    test()
 }
 
 #[test]
 fn flush_reports_objects_that_protected_loads_hold() {
     let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
+    let cell = Arc::new(domain.cell(census.object()));
     let mut reclaimer = eager(&domain);
     while_protected(&domain, &cell, || {
         reclaimer.retire(cell.replace(census.object()).expect("it was full")).expect("there is room");
@@ -155,7 +138,7 @@ fn the_message_about_held_objects_reads_for_one_and_for_several() {
 #[test]
 fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
     let (domain, census) = (Domain::new(), Census::default());
-    let cell = domain.cell(census.object());
+    let cell = Arc::new(domain.cell(census.object()));
     let error = while_protected(&domain, &cell, || {
         cell.take().expect("never empty").free_timeout(SHORT).expect_err("it is protected")
     });
@@ -170,31 +153,18 @@ fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
 }
 
 #[test]
-fn a_protected_load_of_the_caller_is_not_in_the_way_of_synchronize() {
-    let domain = Domain::new();
-    let cell = domain.cell(1);
-    let reader = domain.reader();
-    let object = cell.protect(&reader);
-    assert_eq!(domain.synchronize(), Ok(()));
-    assert_eq!(object.as_deref(), Some(&1));
-}
-
-#[test]
-fn a_guard_of_another_domain_is_not_in_the_way() {
+fn what_a_wait_is_not_about_is_not_in_its_way() {
     let (domain, other) = (Domain::new(), Domain::new());
-    let reader = other.reader();
-    let _guard = reader.pin();
-    let _qsbr = other.qsbr_reader();
-    assert_eq!(domain.synchronize_timeout(LONG), Ok(()));
-}
-
-#[test]
-fn a_token_from_before_the_callers_guard_is_no_deadlock() {
-    let domain = Domain::new();
-    let reader = domain.reader();
+    let (reader, elsewhere) = (domain.reader(), other.reader());
+    let cell = domain.cell(1);
+    let object = cell.protect(&reader);
+    assert_eq!(domain.synchronize(), Ok(()), "a protected load of the caller");
+    assert_eq!(object.as_deref(), Some(&1));
+    let _regions = (elsewhere.pin(), other.qsbr_reader());
+    assert_eq!(domain.synchronize_timeout(LONG), Ok(()), "regions of another domain");
     let token = domain.start();
     let _guard = reader.pin();
-    assert_eq!(domain.wait(token), Ok(()));
+    assert_eq!(domain.wait(token), Ok(()), "a guard that came after the token");
 }
 
 #[test]
@@ -244,43 +214,28 @@ fn a_retirement_without_a_domain_is_freed_at_once() {
 #[test]
 fn a_guard_of_another_thread_only_delays() {
     let domain = Domain::new();
-    let (held, is_held) = mpsc::channel();
+    let other = in_region(&domain);
+    let asked = Instant::now();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let reader = domain.reader();
-            let guard = reader.pin();
-            held.send(()).expect("the other thread waits for it");
+        scope.spawn(move || {
             thread::sleep(SHORT);
-            drop(guard);
+            drop(other);
         });
-        is_held.recv().expect("the guard is taken");
-        let asked = Instant::now();
         assert_eq!(domain.synchronize(), Ok(()));
-        assert!(asked.elapsed() < LONG);
     });
+    assert!(asked.elapsed() < LONG);
 }
 
 #[test]
 fn a_stalled_wait_ends_with_its_limit() {
     let domain = Domain::new();
-    let (done, is_done) = mpsc::channel::<()>();
-    let (held, is_held) = mpsc::channel();
-    thread::scope(|scope| {
-        let domain = &domain;
-        scope.spawn(move || {
-            let reader = domain.reader();
-            let _guard = reader.pin();
-            held.send(()).expect("the other thread waits for it");
-            let _ = is_done.recv();
-        });
-        is_held.recv().expect("the guard is taken");
-        let asked = Instant::now();
-        let answer = domain.synchronize_timeout(SHORT);
-        assert!(asked.elapsed() >= SHORT);
-        assert!(matches!(answer, Err(SynchronizeError::Stalled(_))), "{answer:?}");
-        drop(done);
-        assert_eq!(domain.synchronize_timeout(LONG), Ok(()));
-    });
+    let other = in_region(&domain);
+    let asked = Instant::now();
+    let answer = domain.synchronize_timeout(SHORT);
+    assert!(asked.elapsed() >= SHORT);
+    assert!(matches!(answer, Err(SynchronizeError::Stalled(_))), "{answer:?}");
+    drop(other);
+    assert_eq!(domain.synchronize_timeout(LONG), Ok(()));
 }
 
 /// The system may give a new thread all the identification of an ended one, but it has its own reader.
