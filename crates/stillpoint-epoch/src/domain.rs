@@ -16,7 +16,19 @@
 //! assert_eq!(domain::of(&collector).stats().freed, 1);
 //! ```
 //!
-//! `docs/guide/epoch.md` of the repository says what the numbers mean for guards and deferred functions.
+//! What a domain reports is in rcu's words. For a collector they mean:
+//!
+//! | in rcu | for a collector |
+//! |---|---|
+//! | `Stats::retired`, `freed` | functions deferred so far, and run so far |
+//! | `Stats::pending`, `pending_bytes` | functions that wait, and the bytes of what they free or own by value |
+//! | `Stats::readers` | handles and threads that are registered |
+//! | `Stats::oldest` | how long guards have delayed functions that a round has looked at; `None` if no guard is in their way |
+//! | `Stats::grace_periods` | rounds that found new functions (a *round* is one search for functions to run) |
+//! | `Stats::beyond_limits`, `handed_back` | functions deferred while the domain was full: refused at first, and then taken in beyond the limit |
+//! | `Stall` | a guard that holds functions up: its thread, what it is doing, since when, and how much waits. A report to a hook counts only the functions of the list that the round has looked at; `Domain::stall` counts all |
+//! | `Boost` | what rounds of other threads do to a preempted thread with a guard: raise its priority, or move it |
+//! | limits | cannot refuse a function; in a full domain, `defer` runs functions that are ready |
 
 pub use stillpoint::rcu::wait::{Activity, Stall};
 pub use stillpoint::rcu::{Boost, BuildError, Domain, DomainBuilder, Stats};

@@ -27,7 +27,7 @@
 //! boosting of preempted threads that are pinned.
 //!
 //! The argument for the crate's correctness is in `docs/design/epoch.md` of the repository. A table of the differences
-//! from the original is in `docs/guide/epoch.md`.
+//! from the original is in `docs/guide/from-rust.md`.
 
 mod atomic;
 mod cells;
@@ -54,8 +54,3 @@ pub use handle::LocalHandle;
 pub use owned::Owned;
 pub use pointable::{Pointable, Pointer};
 pub use shared::Shared;
-
-/// The programs of the guide.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/epoch.md")]
-mod guide {}

@@ -54,8 +54,3 @@ mod watch;
 pub use list::{Entry, Iter, List};
 pub use queue::Queue;
 pub use stack::Stack;
-
-/// The programs of the guide.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/write-your-own.md")]
-mod write_your_own {}

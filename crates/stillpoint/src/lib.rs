@@ -134,24 +134,19 @@ mod book {
     }
 
     pages! {
-        "boosting" as boosting,
-        "guest" as guest,
-        "kernel" as kernel,
-        "limits" as limits,
+        "laboratory" as laboratory,
         "multicast" as multicast,
-        "patterns" as patterns,
+        "operation" as operation,
         "pool" as pool,
         "rcu" as rcu,
         "service" as service,
+        "start" as start,
         "table" as table,
-        "timer" as timer,
-        "tuning" as tuning,
-        "waiting" as waiting,
     }
 
     #[cfg(feature = "delay-queue")]
-    #[doc = include_str!("../../../docs/guide/delays.md")]
-    mod delays {}
+    #[doc = include_str!("../../../docs/guide/timer.md")]
+    mod timer {}
 }
 
 #[cfg(feature = "std")]

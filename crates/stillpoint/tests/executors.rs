@@ -1,4 +1,4 @@
-//! The rows of the table in `docs/guide/waiting.md`: what to call where others own the threads. Each test has a control, in which the call
+//! The rows of the table in `docs/guide/operation.md`: what to call where others own the threads. Each test has a control, in which the call
 //! is missing.
 //!
 //! A process has one default domain, so the tests run one after the other, or in processes of their own.

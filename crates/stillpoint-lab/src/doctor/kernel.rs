@@ -64,7 +64,7 @@ fn module() -> Finding {
             "fences by module",
             error.to_string(),
             "barriers cannot go along a tree of interrupts, which pays off with many CPUs; where membarrier is refused, readers have to pay full fences",
-            "nothing on few CPUs with membarrier; else build and load the module, as docs/guide/kernel.md says",
+            "nothing on few CPUs with membarrier; else build and load the module, as kernel/README.md says",
         ),
     }
 }

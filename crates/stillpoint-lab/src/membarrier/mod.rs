@@ -112,7 +112,7 @@ fn missing(contender: &str) -> Option<String> {
     let needs_it = group(contender) == "module" || has_module_behind(contender);
     (needs_it && !Path::new(place).exists()).then(|| {
         format!(
-            "module/* and mode/module-* left out ({place} is not there): load the module as docs/guide/kernel.md says"
+            "module/* and mode/module-* left out ({place} is not there): load the module as kernel/README.md says"
         )
     })
 }

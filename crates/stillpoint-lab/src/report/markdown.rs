@@ -22,7 +22,7 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure], is_there: impl Fn
          figures within the difference of a contender that was measured twice. Single runs vary: repeat them.\n",
     );
     for (name, words) in [
-        ("program.md", "[The program](program.md) says what is measured, and what makes it fair.\n"),
+        ("laboratory.md", "[The laboratory](laboratory.md) says what is measured, and what makes it fair.\n"),
         ("bars.md", "[The bars](bars.md) say where we lose and why, and which bars are met.\n"),
     ] {
         if is_there(name) {

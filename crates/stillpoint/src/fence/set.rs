@@ -31,7 +31,7 @@ pub(super) fn is_own() -> bool {
 /// once, before anything fences or asks for the fence: as the first thing in `main`.
 ///
 /// For means that this library does not have, such as a kernel module that sends the interrupts along a tree
-/// (`docs/guide/kernel.md`). The function returns an error number, as in `errno.h`, not 0, if it has not fenced.
+/// (`docs/guide/multicast.md`). The function returns an error number, as in `errno.h`, not 0, if it has not fenced.
 ///
 /// # Errors
 /// If a function was set before, or if something in the process has already fenced, or asked whether it can (`asymmetric_supported`,

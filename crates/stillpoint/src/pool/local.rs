@@ -178,6 +178,32 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     }
 
     /// Frees objects, which any thread may have allocated. Consecutive objects of one bucket take one atomic exchange.
+    ///
+    /// One thread takes a whole block of buffers and fills them, as a device does; another one frees them:
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use stillpoint::pool::Pool;
+    ///
+    /// let pool = Pool::new(1_000, || [0_u8; 1500]).expect("there is memory");
+    /// let (send, packets) = mpsc::channel();
+    ///
+    /// std::thread::scope(|scope| {
+    ///     let pool = &pool;
+    ///     scope.spawn(move || {
+    ///         let local = pool.local().expect("there are fewer threads than the pool allows");
+    ///         local.free_many(packets); // another thread allocated them
+    ///     });
+    ///     let local = pool.local().expect("as above");
+    ///     let block = local.alloc_block().expect("the pool is new");
+    ///     for mut packet in block {
+    ///         packet[0] = 0x45;
+    ///         send.send(packet).expect("the other thread receives");
+    ///     }
+    ///     drop(send);
+    /// });
+    /// assert_eq!(pool.stats().in_use, 0);
+    /// ```
     pub fn free_many(&self, objects: impl IntoIterator<Item = Obj<'p, T>>) {
         let mut chunk =
             Chunk { handle: &self.handle, objects: [const { MaybeUninit::uninit() }; CHUNK], filled: 0 };

@@ -14,6 +14,28 @@ use std::ptr::NonNull;
 /// assert_eq!((*number, numbers.len()), (7, 3));
 /// ```
 ///
+/// A link to a slice that a writer replaces:
+///
+/// ```
+/// use std::sync::atomic::Ordering::AcqRel;
+/// use stillpoint::rcu::link::{Atomic, Owned, Unprotected};
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+/// let route = Atomic::from(Owned::<[u16]>::init(vec![3, 1, 4]));
+/// {
+///     let hops = route.protect(&reader);
+///     // SAFETY: the link is no node's, and what it held is retired to this domain.
+///     assert_eq!(unsafe { hops.as_ref() }, Some(&[3, 1, 4][..]));
+/// }
+/// let old = route.swap(Owned::<[u16]>::init(vec![1, 5]), AcqRel, &Unprotected);
+/// // SAFETY: unlinked just now; its readers are of the domain.
+/// unsafe { old.retire(&mut reclaimer) };
+/// // SAFETY: no other thread has the link.
+/// drop(unsafe { route.into_owned() });
+/// ```
+///
 /// # Safety
 /// Addresses from `init` are multiples of `ALIGN`, a power of two. `target` refers to the object until `drop`. A pointee is
 /// `Send` only if `drop` may be called on another thread than `init`, and `Sync` only if references from `target` may be

@@ -10,6 +10,12 @@
 //! answers is premature. The counters are not read at one moment, and others may make room between the attempt that failed and
 //! the look. So an error follows from them only if the next attempt fails as well, and the look after it finds the same.
 //!
+//! After a look that was true, an attempt can fail only for objects that the thread holds up, if room is given back before the counters
+//! of its list stop counting the object. Whoever blocks all of a channel's list, while no handle has its turn, looks for room once more.
+//! Two things remain: a poll lowers its count of pinned objects just before that of all objects, and an attempt that the domain, or the
+//! limit of bytes, refuses has the room of one object until then. A thread that is preempted there from before the first look until after
+//! the second one may cause an early error, for an object that fits.
+//!
 //! Only protections that are bound to the thread count: another thread may end the others.
 
 // Not modelled: a hint. Who misses it is asked again with the next poll.
