@@ -175,7 +175,7 @@ fn spawn(world: &Arc<World>, work: impl FnOnce(&World) + 'static) -> thread::Joi
     thread::spawn(move || work(&world))
 }
 
-/// Allocates an object, if one is to be had, and frees it.
+/// Allocates an object, if there is one, and frees it.
 fn take_one(world: &World) {
     let handle = world.handle();
     world.alloc(&handle).map(|object| world.free_by(&handle, object));
@@ -297,25 +297,35 @@ fn a_bucket_is_rescued_from_its_owner() {
     });
 }
 
-/// A thread that looks for a whole bucket puts back bits that do not make one.
-#[test]
-fn a_block_is_looked_for_among_what_was_sent() {
-    explore(2, || {
+/// A thread sends one of the two objects of a bucket to the owner, and then runs `needs`. Meanwhile, the owner allocates. It frees the other
+/// object before that if it `frees_first`, otherwise at the end.
+fn one_of_two_is_sent(frees_first: bool, needs: impl Fn(&World) + Copy + Send + Sync + 'static) {
+    explore(2, move || {
         let world = World::new(2, 1, 2, 4);
         let owner = world.handle();
         let (kept, sent) = (world.must_alloc(&owner), world.must_alloc(&owner));
         let needy = spawn(&world, move |world| {
             world.free(sent);
-            let handle = world.handle();
-            assert!(handle.alloc_block().is_none(), "{LOST}");
+            needs(world);
         });
+        if frees_first {
+            world.free_by(&owner, kept);
+        }
         let again = world.alloc(&owner);
         needy.join().unwrap();
         again.map(|object| world.free_by(&owner, object));
-        world.free_by(&owner, kept);
+        if !frees_first {
+            world.free_by(&owner, kept);
+        }
         drop(owner);
         world.holds(2);
     });
+}
+
+/// A thread that looks for a whole bucket puts back bits that do not make one.
+#[test]
+fn a_block_is_looked_for_among_what_was_sent() {
+    one_of_two_is_sent(false, |world| assert!(world.handle().alloc_block().is_none(), "{LOST}"));
 }
 
 /// An owner collects some of the rows in its inbox, and leaves the rest, which another thread takes.
@@ -407,21 +417,7 @@ fn a_double_free_does_not_make_a_bucket_whole() {
 /// An owner allocates from a bucket while another thread takes one of its objects out of the inbox.
 #[test]
 fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
-    explore(2, || {
-        let world = World::new(2, 1, 2, 4);
-        let owner = world.handle();
-        let (kept, sent) = (world.must_alloc(&owner), world.must_alloc(&owner));
-        let needy = spawn(&world, move |world| {
-            world.free(sent);
-            take_one(world);
-        });
-        world.free_by(&owner, kept);
-        let again = world.alloc(&owner);
-        needy.join().unwrap();
-        again.map(|object| world.free_by(&owner, object));
-        drop(owner);
-        world.holds(2);
-    });
+    one_of_two_is_sent(true, take_one);
 }
 
 /// A thread takes objects out of the only magazine, while another thread has more objects than its cache can hold.

@@ -51,7 +51,7 @@ fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
 }
 
-/// A cell with an object, and a reclaimer as that of [`eager`].
+/// A cell with an object, and a reclaimer that is [`eager`].
 fn with_cell(domain: &Domain) -> (Census, RcuCell<Object>, Reclaimer) {
     let census = Census::default();
     let cell = domain.cell(census.object());

@@ -33,7 +33,7 @@ fn with_timer<T>() -> (TimerService<T>, SharedTimer<T>) {
     (service, timer)
 }
 
-/// As `with_timer`, with a mailbox that has so many places.
+/// As `with_timer`, with a mailbox that has room for this many messages.
 fn with_mailbox<T>(places: usize) -> (TimerService<T>, SharedTimer<T>, Mailbox<T>) {
     let (service, timer) = with_timer();
     let mailbox = service.remote().mailbox(places);

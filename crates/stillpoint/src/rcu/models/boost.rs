@@ -7,7 +7,7 @@ use loom::thread;
 
 use super::{explore, MODE};
 use crate::rcu::engine::boost::Booster;
-use crate::rcu::{Boost, Domain};
+use crate::rcu::{Boost, Domain, Guard, Reader};
 use stillpoint_sys::linux::sched::is_raised;
 
 /// The message when the thread is found raised.
@@ -37,19 +37,28 @@ fn spawn(domain: &Arc<Domain>, function: impl FnOnce(&Domain) + 'static) -> thre
     thread::spawn(move || function(&domain))
 }
 
-/// At the end, the reader is outside any section, and alive: only the reader or the booster could have lowered it.
-#[test]
-fn a_section_ends() {
-    explore(4, || {
+/// Explores two threads: one that is spawned runs `boosts`, and this one has a section, and runs `ends`. When both are done, this one is not
+/// raised.
+fn in_section(
+    preemptions: usize,
+    boosts: impl Fn(&Domain) + Copy + Send + Sync + 'static,
+    ends: impl Fn(&Reader, Guard<'_>) + Send + Sync + 'static,
+) {
+    explore(preemptions, move || {
         let domain = Arc::new(domain());
         let reader = domain.reader();
         let guard = reader.pin();
-        let booster = spawn(&domain, |domain| drop(boost(domain)));
-        drop(guard);
+        let booster = spawn(&domain, boosts);
+        ends(&reader, guard);
         booster.join().unwrap();
         assert_lowered();
-        drop(reader);
     });
+}
+
+/// At the end, the reader is outside any section, and alive: only the reader or the booster could have lowered it.
+#[test]
+fn a_section_ends() {
+    in_section(4, |domain| drop(boost(domain)), |_, guard| drop(guard));
 }
 
 #[test]
@@ -100,18 +109,13 @@ fn two_boost() {
 /// Sections follow each other, while another thread boosts twice.
 #[test]
 fn sections_follow_each_other() {
-    explore(3, || {
-        let domain = Arc::new(domain());
-        let reader = domain.reader();
-        let guard = reader.pin();
-        let booster = spawn(&domain, |domain| {
-            drop(boost(domain));
-            drop(boost(domain));
-        });
+    let boosts = |domain: &Domain| {
+        drop(boost(domain));
+        drop(boost(domain));
+    };
+    in_section(3, boosts, |reader, guard| {
         drop(guard);
         drop(reader.pin());
-        booster.join().unwrap();
-        assert_lowered();
     });
 }
 

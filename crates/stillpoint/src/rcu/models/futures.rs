@@ -62,26 +62,33 @@ fn wait(domain: &Domain, token: Token) {
     assert_eq!(block_on(domain.grace_period(token)), Ok(()));
 }
 
-/// A reader on another thread that enters and leaves one section.
-fn one_section(domain: &Domain) -> thread::JoinHandle<()> {
+/// A reader that enters and leaves one section.
+fn one_section(domain: &Domain) {
+    let reader = domain.reader();
+    drop(reader.pin());
+    // A reader that is dropped would answer once more.
+    std::mem::forget(reader);
+}
+
+fn spawn(domain: &Domain, function: impl FnOnce(&Domain) + 'static) -> thread::JoinHandle<()> {
     let domain = domain.clone();
-    thread::spawn(move || {
-        let reader = domain.reader();
-        drop(reader.pin());
-        // A reader that is dropped would answer once more.
-        std::mem::forget(reader);
-    })
+    thread::spawn(move || function(&domain))
+}
+
+/// Explores a future that waits for what another thread reads.
+fn wait_for(preemptions: usize, reads: fn(&Domain)) {
+    explore_requests(preemptions, move || {
+        let domain = domain();
+        let reader = spawn(&domain, reads);
+        wait(&domain, domain.start());
+        reader.join().unwrap();
+    });
 }
 
 /// The reader's only section ends while the future is polled.
 #[test]
 fn a_guard_wakes_a_future() {
-    explore_requests(3, || {
-        let domain = domain();
-        let reader = one_section(&domain);
-        wait(&domain, domain.start());
-        reader.join().unwrap();
-    });
+    wait_for(3, one_section);
 }
 
 /// The reader reports once, then never again.
@@ -89,11 +96,10 @@ fn a_guard_wakes_a_future() {
 fn a_report_wakes_a_future() {
     explore_requests(3, || {
         let domain = domain();
-        let other = domain.clone();
         let token = Arc::new(AtomicBool::new(false));
         let started = Arc::clone(&token);
-        let reader = thread::spawn(move || {
-            let mut reader = other.qsbr_reader();
+        let reader = spawn(&domain, move |domain| {
+            let mut reader = domain.qsbr_reader();
             while !started.load(Ordering::Acquire) {
                 thread::yield_now();
             }
@@ -110,14 +116,21 @@ fn a_report_wakes_a_future() {
 /// The end of a reader answers as the end of a section does.
 #[test]
 fn the_end_of_a_reader_wakes_a_future() {
-    explore_requests(3, || {
+    wait_for(3, |domain| {
+        let reader = domain.reader();
+        std::mem::forget(reader.pin());
+    });
+}
+
+/// Explores two threads that wait for one section: this one by a future, and another one by `other`.
+fn wait_beside(other: fn(&Domain, Token)) {
+    explore_requests(2, move || {
         let domain = domain();
-        let other = domain.clone();
-        let reader = thread::spawn(move || {
-            let reader = other.reader();
-            std::mem::forget(reader.pin());
-        });
-        wait(&domain, domain.start());
+        let reader = spawn(&domain, one_section);
+        let token = domain.start();
+        let other = spawn(&domain, move |domain| other(domain, token));
+        wait(&domain, token);
+        other.join().unwrap();
         reader.join().unwrap();
     });
 }
@@ -125,31 +138,15 @@ fn the_end_of_a_reader_wakes_a_future() {
 /// The second future relies on the fence of the first.
 #[test]
 fn futures_share_a_request() {
-    explore_requests(2, || {
-        let domain = domain();
-        let reader = one_section(&domain);
-        let (token, for_future) = (domain.start(), domain.clone());
-        let future = thread::spawn(move || wait(&for_future, token));
-        wait(&domain, token);
-        future.join().unwrap();
-        reader.join().unwrap();
-    });
+    wait_beside(wait);
 }
 
 /// A future that is dropped while the reader wakes it takes away nothing that the other future needs.
 #[test]
 fn a_dropped_future_leaves_the_others_alone() {
-    explore_requests(2, || {
-        let domain = domain();
-        let reader = one_section(&domain);
-        let (token, for_future) = (domain.start(), domain.clone());
-        let dropped = thread::spawn(move || {
-            let mut future = pin!(for_future.grace_period(token));
-            let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        });
-        wait(&domain, token);
-        dropped.join().unwrap();
-        reader.join().unwrap();
+    wait_beside(|domain, token| {
+        let mut future = pin!(domain.grace_period(token));
+        let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     });
 }
 
@@ -169,7 +166,7 @@ fn poll(future: Pin<&mut Option<GracePeriod>>, waker: &Waker) -> Poll<Result<(),
 fn the_third_is_woken(next: fn(Pin<&mut Option<GracePeriod>>, &Waker)) {
     explore_requests(2, move || {
         let domain = domain();
-        let reader = one_section(&domain);
+        let reader = spawn(&domain, one_section);
         let token = domain.start();
         let mut first = pin!(domain.grace_period(token));
         let _ = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -205,15 +202,9 @@ fn a_woken_future_that_is_dropped_passes_on_its_share() {
 /// registers before its fence.
 #[test]
 fn a_request_stays_when_the_record_changes_hands() {
-    explore_requests(4, || {
-        let domain = domain();
-        let other = domain.clone();
-        let reader = thread::spawn(move || {
-            drop(other.qsbr_reader());
-            drop(other.qsbr_reader());
-        });
-        wait(&domain, domain.start());
-        reader.join().unwrap();
+    wait_for(4, |domain| {
+        drop(domain.qsbr_reader());
+        drop(domain.qsbr_reader());
     });
 }
 

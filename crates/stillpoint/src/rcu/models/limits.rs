@@ -15,7 +15,7 @@ use crate::rcu::engine::queue::account::Limits;
 use crate::rcu::engine::queue::channel::{Channel, CLOSED};
 use crate::rcu::engine::queue::retire_list::Full;
 use crate::rcu::limits::WhenFull;
-use crate::rcu::{Domain, Retired};
+use crate::rcu::{BackgroundReclaimer, Domain, RetireHandle, Retired};
 
 /// Memory for one object. The holder of the domain's only room uses it exclusively.
 struct Place {
@@ -142,16 +142,22 @@ fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
     });
 }
 
+/// A background reclaimer that is full of one object, with a handle that assists.
+fn full(shared: &Shared<2>) -> (BackgroundReclaimer, RetireHandle) {
+    let builder = shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim);
+    let background = builder.build_background();
+    let handle = background.retire_handle();
+    handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
+    (background, handle)
+}
+
 /// A retire handle that assists takes what the reclaimer would have freed. The reclaimer returns nevertheless, but not
 /// before that is freed.
 #[test]
 fn a_handle_assists_while_the_reclaimer_stops() {
     explore(3, || {
         let shared = Shared::<2>::new();
-        let mut background =
-            shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
-        let handle = background.retire_handle();
-        handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
+        let (mut background, handle) = full(&shared);
         let helper = handle.clone();
         let submits = spawn(&shared, move |shared| {
             let next = shared.cells[1].replace(Object::new()).unwrap();
@@ -242,11 +248,8 @@ fn a_handle_submits_while_the_reclaimer_is_dropped() {
 fn a_handle_assists_while_the_reclaimer_is_dropped() {
     explore(3, || {
         let shared = Shared::<2>::new();
-        let background =
-            shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
-        let handle = background.retire_handle();
+        let (background, handle) = full(&shared);
         let reader = shared.domain.qsbr_reader();
-        handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
         let helper = handle.clone();
         let submits = spawn(&shared, move |shared| {
             let next = shared.cells[1].replace(Object::new()).unwrap();

@@ -146,7 +146,7 @@ impl<const CELLS: usize> Shared<CELLS> {
         }
     }
 
-    /// Unlinks the object of a cell, retires it, polls so many times, and leaves the rest to the domain.
+    /// Unlinks the object of a cell, retires it, polls `polls` times, and leaves the rest to the domain.
     fn retire(&self, cell: usize, polls: usize) {
         let mut reclaimer = self.domain.reclaimer();
         let old = self.cells[cell].take().expect("only this thread takes it");
@@ -178,7 +178,7 @@ fn race<const CELLS: usize>(
     race_by(preemptions, move |shared| spawn(shared, read), write);
 }
 
-/// As [`race`], by [`spawn_reader`].
+/// As [`race`], with the reader of [`spawn_reader`].
 fn race_reader<const CELLS: usize>(
     preemptions: usize,
     read: impl Fn(&Shared<CELLS>, Reader) + Send + Sync + Copy + 'static,
@@ -187,7 +187,7 @@ fn race_reader<const CELLS: usize>(
     race_by(preemptions, move |shared| spawn_reader(shared, read), write);
 }
 
-/// As [`race`], by [`spawn_away`].
+/// As [`race`], with the reader of [`spawn_away`].
 fn race_away<const CELLS: usize>(
     preemptions: usize,
     read: impl Fn(&Shared<CELLS>, Reader) + Send + Sync + Copy + 'static,

@@ -7,7 +7,7 @@ use loom::thread;
 
 use super::{
     add, armed, cancel, explore, fires, on_thread, reset, revoke, run, turn, with_mailbox, Object, Service,
-    Watched, ENDS, PILED_UP,
+    Timer, Watched, ENDS, PILED_UP,
 };
 use crate::timer::shared::{ArmError, Cause, Outcome};
 use crate::timer::{Limit, Schedule};
@@ -41,40 +41,32 @@ fn a_service_is_closed_while_a_timer_is_added() {
 }
 
 /// A service is closed while another thread resets a timer that is in the wheel: the owner gets its value.
-#[test]
-fn a_service_is_closed_while_a_timer_is_reset() {
-    explore(3, || {
-        let (service, timer) = armed(9);
+fn a_service_is_closed_while_another_thread_resets(armed_for: u64, reset_to: u64, run_at: Option<u64>) {
+    explore(3, move || {
+        let (mut service, timer) = armed(armed_for);
         let mut mailbox = service.remote().mailbox(1);
         let thread = on_thread(&timer, move |other| {
-            let _ = reset(&mut mailbox, &other, 1);
+            let _ = reset(&mut mailbox, &other, reset_to);
             mailbox
         });
-        turn();
-        let handed_out = closed(service);
-        let mailbox = thread.join().unwrap();
-        assert_eq!((handed_out, cancel(&timer)), (1, 0), "{ENDS}");
-        drop(mailbox);
-    });
-}
-
-/// As before, but the timer becomes due while it is being reset.
-#[test]
-fn a_service_is_closed_while_a_timer_that_was_due_is_reset() {
-    explore(3, || {
-        let (mut service, timer) = armed(1);
-        let mut mailbox = service.remote().mailbox(1);
-        let thread = on_thread(&timer, move |other| {
-            let _ = reset(&mut mailbox, &other, 9);
-            mailbox
-        });
-        let (fired, _) = run(&mut service, 1);
+        let fired = run_at.map_or(0, |now| run(&mut service, now).0);
         turn();
         let handed_out = closed(service);
         let mailbox = thread.join().unwrap();
         assert_eq!((fired + handed_out, cancel(&timer)), (1, 0), "{ENDS}");
         drop(mailbox);
     });
+}
+
+#[test]
+fn a_service_is_closed_while_a_timer_is_reset() {
+    a_service_is_closed_while_another_thread_resets(9, 1, None);
+}
+
+/// The timer becomes due while it is being reset.
+#[test]
+fn a_service_is_closed_while_a_timer_that_was_due_is_reset() {
+    a_service_is_closed_while_another_thread_resets(1, 9, Some(1));
 }
 
 /// The owner fires a timer while two other threads cancel it.
@@ -180,37 +172,15 @@ fn a_timer_is_armed_after_it_has_fired() {
     });
 }
 
-/// A canceller that gets `Fired` sees what the callback did.
-#[test]
-fn a_callback_has_run_when_a_cancellation_says_so() {
-    explore(3, || {
+/// Explores a thread that asks what became of the timer. If it has fired, the thread sees what the callback did.
+fn a_callback_has_run_when_it_is_said_so(ask: fn(&Timer) -> bool) {
+    explore(3, move || {
         let (mut service, timer) = armed(1);
         let place = Arc::new(Object::new(0));
         let seen = Watched(Arc::clone(&place));
         let thread = thread::spawn(move || {
             turn();
-            if matches!(timer.cancel(), Outcome::Fired) {
-                seen.write();
-            }
-        });
-        let watched = Watched(place);
-        turn();
-        let progress = service.run(1, Limit::NONE, |_, _| watched.write());
-        assert!(progress.is_done());
-        thread.join().unwrap();
-    });
-}
-
-/// A revocation that gets `Fired` sees what the callback did.
-#[test]
-fn a_callback_has_run_when_a_revocation_says_so() {
-    explore(3, || {
-        let (mut service, timer) = armed(1);
-        let place = Arc::new(Object::new(0));
-        let seen = Watched(Arc::clone(&place));
-        let thread = thread::spawn(move || {
-            turn();
-            if matches!(timer.revoke(), Outcome::Fired) {
+            if ask(&timer) {
                 seen.write();
             }
         });
@@ -224,6 +194,16 @@ fn a_callback_has_run_when_a_revocation_says_so() {
         assert!(progress.is_done());
         thread.join().unwrap();
     });
+}
+
+#[test]
+fn a_callback_has_run_when_a_cancellation_says_so() {
+    a_callback_has_run_when_it_is_said_so(|timer| matches!(timer.cancel(), Outcome::Fired));
+}
+
+#[test]
+fn a_callback_has_run_when_a_revocation_says_so() {
+    a_callback_has_run_when_it_is_said_so(|timer| matches!(timer.revoke(), Outcome::Fired));
 }
 
 /// Two threads revoke a timer that is due. The timer has one end, and the owner gets it once.

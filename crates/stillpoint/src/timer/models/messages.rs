@@ -4,7 +4,7 @@ use loom::thread;
 
 use super::{
     add, add_periodic, armed, cancel, explore, fires, on_thread, reset, revoke, run, turn, with_mailbox,
-    Object, Service, EARLY, ENDS, PILED_UP,
+    Mailbox, Object, Service, Timer, EARLY, ENDS, PILED_UP,
 };
 use crate::timer::{Limit, Schedule};
 
@@ -21,20 +21,24 @@ fn a_mailbox_hands_over() {
     });
 }
 
-/// Two timers use the only place of a ring, one after the other.
-#[test]
-fn a_place_in_the_ring_is_used_again() {
-    explore(3, || {
+/// Explores a thread that `adds` two timers through a mailbox with one place.
+fn two_timers_use_one_place(adds: fn(&mut Mailbox<Object>, &[Timer; 2]) -> usize) {
+    explore(3, move || {
         let mut service = Service::new(0);
         let timers = [service.remote().timer(), service.remote().timer()];
         let mut mailbox = service.remote().mailbox(1);
-        let thread =
-            thread::spawn(move || timers.iter().map(|timer| add(&mut mailbox, timer, 1)).sum::<usize>());
+        let thread = thread::spawn(move || adds(&mut mailbox, &timers));
         let (first, _) = run(&mut service, 1);
         let added = thread.join().unwrap();
         let (second, _) = run(&mut service, 2);
         assert_eq!(first + second, added, "{ENDS}");
     });
+}
+
+/// Two timers use the only place of a ring, one after the other.
+#[test]
+fn a_place_in_the_ring_is_used_again() {
+    two_timers_use_one_place(|mailbox, timers| timers.iter().map(|timer| add(mailbox, timer, 1)).sum());
 }
 
 /// A mailbox is made and dropped while the owner looks for mailboxes. Its message still arrives.
@@ -189,22 +193,13 @@ fn a_schedule_is_not_one_of_two_armings() {
 /// A burst that finds the mailbox full has published its messages.
 #[test]
 fn a_burst_goes_on_when_the_owner_has_made_room() {
-    explore(3, || {
-        let mut service = Service::new(0);
-        let timers = [service.remote().timer(), service.remote().timer()];
-        let mut mailbox = service.remote().mailbox(1);
-        let thread = thread::spawn(move || {
-            let mut burst = mailbox.burst();
-            let add = |timer| {
-                turn();
-                usize::from(burst.add(timer, 1, Object::new(1)).is_ok())
-            };
-            timers.iter().map(add).sum::<usize>()
-        });
-        let (first, _) = run(&mut service, 1);
-        let added = thread.join().unwrap();
-        let (second, _) = run(&mut service, 2);
-        assert_eq!(first + second, added, "{ENDS}");
+    two_timers_use_one_place(|mailbox, timers| {
+        let mut burst = mailbox.burst();
+        let add = |timer| {
+            turn();
+            usize::from(burst.add(timer, 1, Object::new(1)).is_ok())
+        };
+        timers.iter().map(add).sum()
     });
 }
 

@@ -77,7 +77,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     stillpoint_sys::busted::assert_reached();
 }
 
-/// A service with a timer that is armed for a time.
+/// A service with a timer that is armed for this time.
 fn armed(deadline: u64) -> (Service, Timer) {
     let mut service = Service::new(0);
     let timer = service.remote().timer();
@@ -85,7 +85,7 @@ fn armed(deadline: u64) -> (Service, Timer) {
     (service, timer)
 }
 
-/// A service with a timer at rest, and a mailbox with so many places.
+/// A service with a timer at rest, and a mailbox with room for this many messages.
 fn with_mailbox(places: usize) -> (Service, Timer, Mailbox<Object>) {
     let service = Service::new(0);
     let (timer, mailbox) = (service.remote().timer(), service.remote().mailbox(places));

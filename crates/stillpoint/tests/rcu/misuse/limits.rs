@@ -184,7 +184,7 @@ fn flush_frees_everything_that_was_left_to_the_domain() {
     assert_eq!((census.freed(), domain.stats().pending), (LEFT, 0));
 }
 
-/// The same reclaimer goes on, or another one does: what a poll takes from the domain and does not look at, it leaves to others.
+/// Then the same reclaimer goes on, or another one does: what a poll takes from the domain and does not look at is left to others.
 #[test]
 fn a_poll_adopts_a_bounded_share_of_what_was_left_to_the_domain() {
     for is_idle_then in [false, true] {
