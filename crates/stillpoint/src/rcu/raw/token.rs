@@ -32,6 +32,16 @@ pub fn token_of(domain: &Domain, number: u64) -> Option<Token> {
 
 /// Whether the grace period with this number has been seen over: [`check`](Domain::check) answers without a look at any reader then. Nothing
 /// can panic, so `stillpoint.h` needs no frame that catches it.
+///
+/// ```
+/// use stillpoint::rcu::{raw, Domain};
+///
+/// let domain = Domain::new();
+/// let token = domain.start();
+/// let number = raw::number_of(token);
+/// assert!(!raw::is_known_over(&domain, number) && domain.check(token) && raw::is_known_over(&domain, number));
+/// assert!(!raw::is_known_over(&domain, 0)); // no grace period has this number
+/// ```
 #[doc(hidden)]
 #[inline(always)]
 pub fn is_known_over(domain: &Domain, number: u64) -> bool {
