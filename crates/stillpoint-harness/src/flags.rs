@@ -34,7 +34,7 @@ pub struct ResultFlags {
 /// How long to measure.
 #[derive(Debug, Args)]
 pub struct LengthFlags {
-    /// Measure only the contenders and settings that a bar of docs/guide/bars.md compares
+    /// Measure only the contenders and settings that a bar of .ci/bars compares
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
 

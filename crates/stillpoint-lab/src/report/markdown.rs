@@ -1,114 +1,89 @@
-//! The page as Markdown, for a book: the same verdicts and numbers, without pictures.
+//! The page of results of the book: the answer, and a line for each figure.
 
 use std::fmt::Write as _;
 
-use stillpoint_harness::output::figures::{Figure, Up, Verdict};
+use stillpoint_harness::output::figures::{Figure, Verdict};
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::output::table::markdown;
 
 use crate::reclaim;
 
-use super::page::{fact, factor, warnings};
-use super::sections::{self, Shown};
+use super::page::{fact, factor};
+use super::sections::{self, Shown, Standing};
+
+/// What the figures do not say by themselves.
+const WHERE_WE_LOSE: &str = "\
+## Where we lose, and when not to use this
+
+Bold ratios above are losses. Behind most of them is one of these reasons:
+
+- **Nothing is ever preempted.** Then regions cost less than protected loads: use QSBR or guards, ours or those of liburcu and DPDK. A writer of
+  DPDK's that polls has the better median.
+- **Our guards and QSBR readers**, when they are preempted, are no better than DPDK's, unless the domain boosts them.
+- **haphazard** also protects objects, with a full fence for each load: it frees sooner in arrays on one core, since it interrupts no core. Its
+  readers are slower.
+- **Tables that are written most of the time.** scc and dashmap write in place, under a lock. An entry of ours never moves and is never written, since
+  readers hold references to it: a write makes a new entry, and frees the old one after a grace period.
+- **The list that is walked by protected loads** takes a slot at each node. With guards, writers protect nodes one by one.
+- **The pool without caches, or between a producer and a consumer**: DPDK's drivers do not look at what an object belongs to.
+- **Calls from C** check their handle and catch panics: that is some nanoseconds for each.
+- **Fences by signals** wait for each thread that computes. They are for systems without `membarrier`.
+- **`check`** of a token compares the domain as well.
+";
 
 /// The whole page.
-///
-/// `is_there` says whether a page stands beside it, so that it can be linked.
-pub(super) fn text(read: &[Read], figures: &[&'static Figure], is_there: impl Fn(&str) -> bool) -> String {
-    let mut page = String::from(
-        "# Benchmarks\n\n\
-         `stillpoint report --markdown` wrote this page from the results of the commands that it names. One of our contenders, the\n\
-         default, is compared with the best of the others: 2.00x is twice as good, 0.50x half as good. Figures within 5 % are even, and so are\n\
-         figures within the difference of a contender that was measured twice. Single runs vary: repeat them.\n",
-    );
-    for (name, words) in [
-        ("laboratory.md", "[The laboratory](laboratory.md) says what is measured, and what makes it fair.\n"),
-        ("bars.md", "[The bars](bars.md) say where we lose and why, and which bars are met.\n"),
-    ] {
-        if is_there(name) {
-            page += words;
-        }
+pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
+    let mut page = String::from("# Performance\n\n");
+    if let Some(answer) = read.iter().find_map(|read| reclaim::answer(&read.rows)) {
+        let _ = write!(page, "**{answer}**\n\n");
     }
-    let mut machine = None;
-    let mut read_before: Option<&Read> = None;
+    page += "![Mean delay from unlink to free against the number of readers on one CPU](../pictures/delay.svg)\n\n";
+    page += "`stillpoint report --markdown` wrote this page from the results of these commands. Single runs vary, and so do machines: repeat them.\n\n";
+    for of in read {
+        let _ = write!(page, "- `{}`", of.command.replacen("stillpoint", "cargo run --release --", 1));
+        for (name, value) in of.machine.iter().filter(|(name, _)| MACHINE.contains(&&***name)) {
+            let [name, value] = fact(name, value);
+            let _ = write!(page, "; {name}: {value}");
+        }
+        let void = of.rows.iter().filter(|row| row.void.is_some()).count();
+        let _ = writeln!(page, "; {} rows, of which {void} do not count", of.rows.len());
+    }
+    page += "\nEach line compares what a user gets who chooses nothing with the best of the others: 2.00x is twice as good, **0.50x** half as good. A \
+             figure\nhas two lines if its settings differ: the worst for us, and the best. *Even* is within 5 %, or within the noise: the difference of a \
+             contender\nthat was measured twice. [The laboratory](laboratory.md) says what is measured, and what makes it fair.\n\n";
+    let mut lines =
+        vec![["figure", "at", "ours", "best of the others", "ratio", "noise"].map(str::to_owned).to_vec()];
     for section in &sections::of(read, figures) {
-        let _ = write!(page, "\n## {}\n\n", section.experiment);
-        if !read_before.is_some_and(|before| std::ptr::eq(before, section.read)) {
-            let command = section.read.command.replacen("stillpoint", "cargo run --release --", 1);
-            let _ = write!(page, "```console\n$ {command}\n```\n\n");
-            for line in warnings(section.read).chain(reclaim::answer(&section.read.rows)) {
-                let _ = write!(page, "**{line}**\n\n");
-            }
-        }
-        read_before = Some(section.read);
-        if machine != Some(&section.read.machine) {
-            machine = Some(&section.read.machine);
-            let facts = section.read.machine.iter().map(|(name, value)| fact(name, value).to_vec());
-            table(&mut page, vec!["machine".to_owned(), String::new()], facts);
-        }
         for shown in &section.charts {
-            chart(&mut page, shown);
-        }
-        for of in &section.tables {
-            let _ = write!(page, "### {}\n\n", of.caption);
-            let header = of.header.iter().map(|&name| name.to_owned()).collect();
-            table(&mut page, header, of.lines.iter().cloned());
-        }
-        if !section.left_out.is_empty() {
-            page += "Left out of this run:\n\n";
-            page.extend(section.left_out.iter().map(|line| format!("- {line}\n")));
-            page.push('\n');
-        }
-        if !section.void.is_empty() {
-            let rows = section.void.iter().map(|(row, why)| vec![row.clone(), why.clone()]);
-            table(&mut page, vec!["row that does not count".to_owned(), "why".to_owned()], rows);
+            lines.extend(of_figure(&section.experiment, shown));
         }
     }
+    let _ = write!(page, "{}\n{WHERE_WE_LOSE}", markdown(&lines));
     page
 }
 
-fn table(page: &mut String, header: Vec<String>, lines: impl Iterator<Item = Vec<String>>) {
-    let _ = writeln!(page, "{}", markdown(&std::iter::once(header).chain(lines).collect::<Vec<_>>()));
-}
+/// What is said of a machine.
+const MACHINE: [&str; 4] = ["model", "kernel", "cpus_allowed", "memory_bytes"];
 
-fn chart(page: &mut String, shown: &Shown) {
-    let _ = write!(page, "### {}\n\n", shown.chart.title());
-    if !shown.chart.figure.words.is_empty() {
-        let _ = write!(page, "{}\n\n", shown.chart.figure.words);
-    }
-    if let Some(places) = shown.undecided() {
-        let _ = write!(page, "{places}\n\n");
-    }
-    if let Some((worst, best)) = shown.ends() {
-        let _ = writeln!(page, "- {}", verdict(worst, &shown.chart.figure.up));
-        if worst != best {
-            let _ = writeln!(page, "- {}", verdict(best, &shown.chart.figure.up));
-        }
-        page.push('\n');
-    }
-    if let Some(noise) = shown.noise() {
-        let _ = write!(page, "{noise}\n\n");
-    }
-    // A line for each contender: there are more contenders than places.
-    let (header, lines) = shown.chart.table();
-    let places = lines.iter().map(|line| match header[0].as_str() {
-        "" => line[0].clone(),
-        name => format!("{name}: {}", line[0]),
-    });
-    let turned = std::iter::once(shown.chart.figure.up.title.to_owned()).chain(places);
-    let of_contender = |at: usize| {
-        std::iter::once(header[at].clone()).chain(lines.iter().map(|line| line[at].clone())).collect()
+/// The lines of a figure: none if it compares nothing.
+fn of_figure(experiment: &str, shown: &Shown) -> Vec<Vec<String>> {
+    let Some((worst, best)) = shown.ends() else { return Vec::new() };
+    let noise =
+        shown.control.as_ref().map_or_else(String::new, |control| control.difference(control.percent_p50));
+    let line = |verdict: &Verdict| {
+        let amount =
+            |(name, figure): &(String, f64)| format!("{name} {}", shown.chart.figure.up.amount(*figure));
+        let ratio = match shown.standing_of(verdict) {
+            Standing::Behind => format!("**{}**", factor(verdict)),
+            Standing::Even => format!("{}, even", factor(verdict)),
+            _ => factor(verdict),
+        };
+        let figure = format!("{experiment}: {}", shown.chart.title());
+        vec![figure, verdict.at.clone(), amount(&verdict.ours), amount(&verdict.theirs), ratio, noise.clone()]
     };
-    table(page, turned.collect(), (1..header.len()).map(of_contender));
-}
-
-fn verdict(verdict: &Verdict, up: &Up) -> String {
-    let at = if verdict.at.is_empty() { String::new() } else { format!(" at {}", verdict.at) };
-    let ((ours, our_figure), (theirs, their_figure)) = (&verdict.ours, &verdict.theirs);
-    format!(
-        "**{}**{at}: {ours} {}, {theirs} {}",
-        factor(verdict),
-        up.amount(*our_figure),
-        up.amount(*their_figure)
-    )
+    let mut lines = vec![line(worst)];
+    if worst != best {
+        lines.push(line(best));
+    }
+    lines
 }

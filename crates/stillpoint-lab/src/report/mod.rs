@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 
-    /// Write a page of Markdown instead, or `-`: verdicts and numbers without pictures
+    /// Write a page of Markdown instead, or `-`: the answer, and a line for each figure
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     markdown: Option<PathBuf>,
 }
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), 
         return Err(Stop::usage(format!("{} is one of the results: name another file", output.display())));
     }
     let text = match options.markdown {
-        Some(_) => markdown::text(&read, figures, |name| output.with_file_name(name).is_file()),
+        Some(_) => markdown::text(&read, figures),
         None => page::text(&read, figures)?,
     };
     if is_stdout {
