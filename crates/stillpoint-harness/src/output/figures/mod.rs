@@ -65,12 +65,13 @@ impl Figure {
 const MICROS: &str = ", in µs";
 
 impl Up {
-    /// A figure of the metric. A time has the unit that fits it.
+    /// A figure of the metric. A time has the unit that fits it, and large numbers are in millions.
     pub fn amount(&self, value: f64) -> String {
         match self.title.strip_suffix(MICROS) {
             Some(_) if value >= 999_500.0 => number(value / 1e6) + " s",
             Some(_) if value >= 999.5 => number(value / 1e3) + " ms",
             Some(_) if value > 0.0 => number(value) + " µs",
+            None if value >= 999_500.0 => number(value / 1e6) + " million",
             _ => number(value),
         }
     }
