@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use stillpoint_harness::output::figures::{Figure, Verdict};
+use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::output::table::markdown;
 
 use crate::reclaim;
 
-use super::page::{fact, factor};
+use super::page::{fact, factor, warnings};
 use super::sections::{self, Shown, Standing};
 
 /// What the figures do not say by themselves.
@@ -45,21 +46,33 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
             let [name, value] = fact(name, value);
             let _ = write!(page, "; {name}: {value}");
         }
-        let void = of.rows.iter().filter(|row| row.void.is_some()).count();
-        let _ = writeln!(page, "; {} rows, of which {void} do not count", of.rows.len());
+        let _ = writeln!(page, "; {}", number_of(of.rows.len() as u64, "row"));
+        for warning in warnings(of) {
+            let _ = writeln!(page, "  **{warning}**");
+        }
     }
     page += "\nEach line compares what a user gets who chooses nothing with the best of the others: 2.00x is twice as good, **0.50x** half as good. A \
              figure\nhas two lines if its settings differ: the worst for us, and the best. *Even* is within 5 %, or within the noise: the difference of a \
              contender\nthat was measured twice. [The laboratory](laboratory.md) says what is measured, and what makes it fair.\n\n";
     let mut lines =
         vec![["figure", "at", "ours", "best of the others", "ratio", "noise"].map(str::to_owned).to_vec()];
+    let mut without = String::new();
     for section in &sections::of(read, figures) {
         for shown in &section.charts {
             lines.extend(of_figure(&section.experiment, shown));
+            if let Some(undecided) = shown.undecided() {
+                let _ = writeln!(without, "- {}: {}: {undecided}", section.experiment, shown.chart.title());
+            }
+        }
+        for (row, why) in &section.void {
+            let _ = writeln!(without, "- {row} does not count: {why}");
         }
     }
-    let _ = write!(page, "{}\n{WHERE_WE_LOSE}", markdown(&lines));
-    page
+    let _ = writeln!(page, "{}", markdown(&lines));
+    if !without.is_empty() {
+        let _ = writeln!(page, "{without}");
+    }
+    page + WHERE_WE_LOSE
 }
 
 /// What is said of a machine.

@@ -9,20 +9,19 @@ use crate::portable::{Activity, Sighting};
 /// `pthread_self`, as on other systems, takes longer than the comparison for which most callers need it.
 #[inline(always)]
 pub fn thread_handle() -> usize {
-    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(any(stillpoint_loom, miri))))]
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_pointer_width = "64",
+        not(any(stillpoint_loom, miri))
+    ))]
     return {
         let pointer;
-        // SAFETY: the first word of a thread's control block is its own address, which does not change.
+        // SAFETY: this reads the thread pointer: a register, or, on x86-64, the first word of the thread's control block, which is its own
+        // address and does not change.
         unsafe {
+            #[cfg(target_arch = "x86_64")]
             std::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nomem, nostack, preserves_flags));
-        }
-        pointer
-    };
-    #[cfg(all(target_arch = "aarch64", target_pointer_width = "64", not(any(stillpoint_loom, miri))))]
-    return {
-        let pointer;
-        // SAFETY: this reads the register that holds the thread pointer.
-        unsafe {
+            #[cfg(target_arch = "aarch64")]
             std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
         }
         pointer
