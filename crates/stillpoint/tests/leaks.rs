@@ -306,3 +306,18 @@ fn the_allocator_may_look_up() {
         table.poll();
     }
 }
+
+/// Its 16 buckets and stripes, 129 slots, and the heads of its lists.
+#[test]
+fn a_table_of_ten_entries_takes_eight_kib() {
+    in_child("a_table_of_ten_entries_takes_eight_kib", || {
+        let domain = Domain::new();
+        let before = allocated();
+        let table = Table::<u64, u64>::new_in(&domain);
+        for key in 0..10 {
+            assert!(table.insert(key, key).is_ok_and(|old| old.is_none()));
+        }
+        let taken = allocated() - before;
+        assert!((2_048..=8_192).contains(&taken), "{taken} bytes");
+    });
+}

@@ -21,5 +21,8 @@ stillpoint_sys::variants! {
     IterTakesAll = "iter-takes-all": "An iteration through a smaller array takes entries of other chains, too.",
     VouchedOnce = "vouched-once": "A protected lookup does not vouch again after `Eq`, which may have taken the reader away.",
     CompareFirst = "compare-first": "An entry is compared with the key before the load is confirmed.",
+    FewForGood = "few-for-good": "A writer that has locked a stripe of a small table does not look again whether the table is large now.",
+    FewKept = "few-kept": "The writer that makes a small table a large one goes on under the stripe that it had.",
+    FewUnlocked = "few-unlocked": "A small table becomes a large one without the locks of the stripes that it had.",
     ValueNotConfirmed = "value-not-confirmed": "A lookup that protects what a value points to does not load the word again.",
 }

@@ -104,7 +104,8 @@
 //!
 //! - In a large table, a lookup that finds its key has two cache misses: bucket and entry. It writes only to the
 //!   thread's own cache line.
-//! - A writer locks one of 256 stripes of the buckets while it searches, and for a few stores.
+//! - A writer locks one of 256 stripes of the buckets (in a table of up to 80 entries, of 16) while it searches, and for a few
+//!   stores.
 //! - While the table grows, each write moves at most three chains of buckets.
 //!   [`with_capacity_in`](Table::with_capacity_in) and [`reserve`](Table::reserve) avoid this cost, and page faults;
 //!   [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back, and blocks of 2 MiB without entries.

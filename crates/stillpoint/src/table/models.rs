@@ -3,8 +3,10 @@
 //! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib table::models`
 //!
 //! Here a table has one stripe, and begins with one bucket of four slots, whose capacity is one entry: the second
-//! insertion begins a growth, and each later write moves a bucket.
+//! insertion begins a growth, and each later write moves a bucket. In [`write_while_few_become_many`], it begins with two stripes
+//! and buckets, and has four later.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -14,6 +16,11 @@ use loom::cell::UnsafeCell;
 use super::busted::{self, Variant};
 use super::Table;
 use crate::rcu::{Domain, RcuCell};
+
+std::thread_local! {
+    /// Stripes of a small table, and of others. Loom runs all threads of a model in one thread of the process.
+    pub(crate) static STRIPES: Cell<(usize, usize)> = const { Cell::new((1, 1)) };
+}
 
 /// Loom's message when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
@@ -375,6 +382,33 @@ fn insert_against_insert() {
     explore(2, 0, |shared| insert(shared, 0, 100), |shared| insert(shared, 0, 200));
 }
 
+/// Two writers of a small table that moves to a larger array: the one that ends the move makes the stripes many. Both link an
+/// entry in the same chain, for which they need the same lock: one of the few, or one of the many.
+#[test]
+fn write_while_few_become_many() {
+    STRIPES.set((2, 4));
+    check(2, || {
+        let shared = shared(Chains::Own(0), 0);
+        // The third begins a growth, as it is the second of its stripe.
+        for key in [1, 0, 2] {
+            insert(&shared, key, 100 + key);
+        }
+        let writing = Arc::clone(&shared);
+        let writer = loom::thread::spawn(move || {
+            remove(&writing, 2);
+            insert(&writing, 4, 104);
+        });
+        remove(&shared, 1);
+        insert(&shared, 8, 108);
+        writer.join().unwrap();
+        assert_eq!(shared.1.stats().buckets, 4);
+        for key in [0, 4, 8] {
+            assert_eq!(get_guarded(&shared, key), Some(100 + key), "{LOST}");
+        }
+        assert_eq!(shared.1.len(), 3);
+    });
+}
+
 /// A key that takes the reader away when it is looked up, and compared.
 struct Leaving {
     number: u64,
@@ -594,6 +628,9 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::CompareFirst, "get_against_remove"),
     (Variant::IterTakesAll, "iterate_against_shrink"),
     (Variant::ValueNotConfirmed, "an_object_against_remove"),
+    (Variant::FewForGood, "write_while_few_become_many"),
+    (Variant::FewKept, "write_while_few_become_many"),
+    (Variant::FewUnlocked, "write_while_few_become_many"),
     (Variant::StopAtHole, "an_index_is_found_whoever_made_the_chunks_before"),
 ];
 

@@ -6,6 +6,7 @@
 
 use std::mem::ManuallyDrop;
 use std::ptr;
+use std::sync::OnceLock;
 
 // Not modelled: statistics.
 use std::sync::atomic::AtomicU32 as Unmodelled32;
@@ -13,9 +14,8 @@ use std::sync::atomic::AtomicU32 as Unmodelled32;
 use super::bucket::{Bucket, BITS, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
+use super::stripe::{few, many, Stripe};
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-
-pub(crate) const STRIPES: usize = if cfg!(stillpoint_loom) { 1 } else { 256 };
 
 /// Mean number of entries in a bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
 const LOAD: usize = if cfg!(stillpoint_loom) { 1 } else { 5 };
@@ -37,7 +37,9 @@ pub(crate) struct Array {
     next: AtomicPtr<Array>,
     /// Number of stripes whose buckets have all moved.
     stripes_moved: AtomicUsize,
-    stripe_limit: usize,
+    stripe_limit: i32,
+    /// The stripes that came with this array: with the first array of at least [`many`] buckets.
+    stripes: OnceLock<Box<[Stripe]>>,
     #[cfg(stillpoint_loom)]
     witness: Witness,
 }
@@ -71,16 +73,20 @@ impl Witness {
 impl Array {
     /// Number of buckets for `entries` without growth; `None` above the maximum.
     pub(crate) fn len_for(entries: usize) -> Option<usize> {
-        entries.div_ceil(LOAD).max(STRIPES).checked_next_power_of_two().filter(|&len| len <= 1 << 31)
+        let len =
+            entries.div_ceil(LOAD).max(few()).checked_next_power_of_two().filter(|&len| len <= 1 << 31)?;
+        Some(if len == few() { len } else { len.max(many()) })
     }
 
     /// An array of `len` buckets, a power of two, on the heap; `None` when there is no memory.
     pub(crate) fn new(len: usize, touch: Touch) -> Option<Box<Self>> {
-        debug_assert!(len.is_power_of_two() && len >= STRIPES);
-        let mean = len * LOAD / STRIPES;
-        let spread = if cfg!(stillpoint_loom) { 0 } else { 4 * mean.isqrt() };
+        debug_assert!(len.is_power_of_two() && (len == few() || len >= many()));
+        let mean = len * LOAD / len.min(many());
+        let deviations = if len < many() { 1 } else { 4 };
+        let spread = if cfg!(stillpoint_loom) { 0 } else { deviations * mean.isqrt() };
         Some(Box::new(Self {
-            stripe_limit: mean + spread,
+            stripe_limit: (mean + spread) as i32,
+            stripes: OnceLock::new(),
             buckets: ManuallyDrop::new(Slab::new(len, touch)?),
             mask: len - 1,
             overflow: ManuallyDrop::new(Chunks::new((len / 8).max(2), touch)?),
@@ -92,6 +98,23 @@ impl Array {
             #[cfg(stillpoint_loom)]
             witness: Witness(loom::cell::UnsafeCell::new(true)),
         }))
+    }
+
+    /// Makes the stripes that writers use when they have left the few of a small table for this array. False when there is no
+    /// memory. `Stripe` keeps the address of the array: it must not move any more.
+    pub(crate) fn make_stripes(&self) -> bool {
+        Stripe::several(many(), self).is_some_and(|stripes| self.stripes.set(stripes).is_ok())
+    }
+
+    /// The stripes that came with this array.
+    pub(crate) fn stripes(&self) -> Option<&[Stripe]> {
+        self.stripes.get().map(|stripes| &**stripes)
+    }
+
+    /// Number of stripes that the buckets belong to: the lower bits of a bucket's index are the number of its stripe.
+    #[inline(always)]
+    pub(crate) fn stripe_count(&self) -> usize {
+        self.len().min(many())
     }
 
     pub(crate) fn start(&self) -> *mut Bucket {
@@ -277,7 +300,7 @@ impl Array {
     pub(crate) fn count_moved_stripe(&self) -> bool {
         // AcqRel: pairs with itself. The last count happens after all that the holders of other stripes did to the
         // array, so its thread may retire the array.
-        self.stripes_moved.fetch_add(1, Ordering::AcqRel) + 1 == STRIPES
+        self.stripes_moved.fetch_add(1, Ordering::AcqRel) + 1 == self.stripe_count()
     }
 
     /// Entries that the array takes before it grows.
@@ -286,8 +309,8 @@ impl Array {
     }
 
     /// Number of entries in one stripe above which the entries of all stripes are counted: four standard deviations
-    /// above the mean in a full array.
-    pub(crate) fn stripe_limit(&self) -> usize {
+    /// above the mean in a full array; one, if the array has few stripes.
+    pub(crate) fn stripe_limit(&self) -> i32 {
         self.stripe_limit
     }
 

@@ -7,11 +7,11 @@
 use std::hash::{BuildHasher, Hash};
 use std::ptr;
 
-use super::array::{Array, STRIPES};
+use super::array::Array;
 use super::bucket::{Bucket, END, MOVED};
 use super::search::prefetch;
 use super::slab::Touch;
-use super::stripe::Held;
+use super::stripe::{many, Held};
 use super::write::under_lock;
 use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
@@ -34,9 +34,10 @@ where
         let index = array.index_of(hash);
         let Some(next) = array.next() else { return (array, index) };
         // Prefetch the buckets that the moves below will read, before the first of them is needed.
-        let own = index % STRIPES;
+        let step = array.stripe_count();
+        let own = index % step;
         fetch(array, held.cursor() + own, next);
-        fetch(array, held.cursor() + STRIPES + own, next);
+        fetch(array, held.cursor() + step + own, next);
         // If the cursor has passed the bucket, it has moved: do not read it.
         let mut moved = Moved::default();
         if index >= held.cursor() + own && !is_moved(array.bucket(index)) {
@@ -47,19 +48,20 @@ where
             };
             moved.count(buckets);
         }
-        let more = self.advance(held, own, SHARE);
+        let more = self.advance(held, hash as usize, SHARE);
         held.note_moved(moved.buckets + more.buckets);
         (next, next.index_of(hash))
     }
 
-    /// Moves up to `share` chains of the stripe `number`, and leaves the array when all have moved.
+    /// Moves up to `share` chains of the stripe that `hash` belongs to, and leaves the array when all have moved. If that makes a small
+    /// table a large one, the caller then holds another stripe: that of the hash.
     ///
     /// Afterwards, the buckets of the old array may be gone: the caller must not read them.
-    fn advance(&self, held: &mut Held<'_>, number: usize, share: usize) -> Moved {
+    fn advance<'s>(&'s self, held: &mut Held<'s>, hash: usize, share: usize) -> Moved {
         let (array, mut moved) = (held.array(), Moved::default());
         let Some(next) = array.next() else { return moved };
         while held.cursor() < array.len() && moved.chains < share {
-            let index = held.cursor() + number;
+            let index = held.cursor() + hash % array.stripe_count();
             if !is_moved(array.bucket(index)) {
                 let Some(buckets) = self.move_chain(array, index, next) else {
                     moved.lacks_memory = true;
@@ -67,12 +69,12 @@ where
                 };
                 moved.count(buckets);
             }
-            held.set_cursor(held.cursor() + STRIPES);
+            held.set_cursor(held.cursor() + array.stripe_count());
         }
         if held.cursor() >= array.len() {
             held.leave_for(next);
             if array.count_moved_stripe() {
-                self.finish(array, next);
+                self.finish(array, next, held, hash);
             }
         }
         moved
@@ -131,8 +133,15 @@ where
         }
     }
 
-    /// The last stripe has left `array`: lookups begin in `next` from now on.
-    fn finish(&self, array: &Array, next: &Array) {
+    /// The last stripe has left `array`: lookups begin in `next` from now on. `held` is that stripe, and then the one that the hash
+    /// belongs to.
+    fn finish<'s>(&'s self, array: &Array, next: &'s Array, held: &mut Held<'s>, hash: usize) {
+        if let Some(stripes) = next.stripes() {
+            let its = self.stripes.become_many(stripes, hash);
+            if !busted::is(Variant::FewKept) {
+                *held = its;
+            }
+        }
         next.allow_huge_pages();
         self.set_fetched(next);
         let count = if next.len() > array.len() { &self.growths } else { &self.shrinks };
@@ -153,7 +162,7 @@ where
     pub(super) fn grow_if_full(&self, held: &Held<'_>) {
         let array = held.array();
         if held.entries() > array.stripe_limit() && self.is_steady(array) && self.len() > array.capacity() {
-            self.begin_move(array, array.len() * 2, Touch::Lazily);
+            self.begin_move(array, (array.len() * 2).max(many()), Touch::Lazily);
         }
     }
 
@@ -168,19 +177,21 @@ where
     fn begin_move(&self, array: &Array, len: usize, touch: Touch) -> bool {
         let Some(next) = Array::new(len, touch) else { return false };
         let next = Box::into_raw(next);
-        if !array.try_set_next(next) {
+        // SAFETY: the pointer is from `Box::into_raw`.
+        let has_stripes = array.len() >= many() || unsafe { &*next }.make_stripes();
+        if !has_stripes || !array.try_set_next(next) {
             // SAFETY: the pointer is from `Box::into_raw`, and was not published.
             drop(unsafe { Box::from_raw(next) });
         }
-        true
+        has_stripes
     }
 
     /// Moves a share of another stripe, for an insertion whose own stripe is done. So a growth ends even if some
     /// stripes have no writers.
     pub(super) fn help(&self) {
         // Relaxed: any number will do.
-        let number = self.help.fetch_add(1, Ordering::Relaxed) % STRIPES;
-        if let Some(mut held) = self.stripes[number].try_lock() {
+        let number = self.help.fetch_add(1, Ordering::Relaxed) % self.stripes.count();
+        if let Some(mut held) = self.stripes.try_lock(number) {
             let moved = self.advance(&mut held, number, SHARE);
             held.note_moved(moved.buckets);
         }
@@ -204,7 +215,7 @@ where
             if !self.move_everything() {
                 return false;
             }
-            let held = self.stripes[0].lock();
+            let held = self.stripes.lock(0);
             let array = held.array();
             if array.len() < len && self.is_steady(array) && !self.begin_move(array, len, Touch::Now) {
                 return false;
@@ -220,10 +231,10 @@ where
             return;
         }
         let begun = {
-            let held = self.stripes[0].lock();
+            let held = self.stripes.lock(0);
             let array = held.array();
             let is_smaller = |len: &usize| *len < array.len() && self.is_steady(array);
-            let len = Array::len_for(self.len()).filter(is_smaller);
+            let len = Array::len_for(self.len()).map(|len| len.max(many())).filter(is_smaller);
             len.is_some_and(|len| self.begin_move(array, len, Touch::Lazily))
         };
         if begun {
@@ -233,15 +244,17 @@ where
 
     /// Moves all stripes, and releases each lock after [`PIECE`] chains. False when there is no memory.
     fn move_everything(&self) -> bool {
-        let mut complete = true;
-        for (number, stripe) in self.stripes.iter().enumerate() {
-            loop {
-                let mut held = stripe.lock();
-                let moved = self.advance(&mut held, number, PIECE);
-                complete &= !moved.lacks_memory;
-                if moved.chains < PIECE {
-                    break;
-                }
+        let (mut complete, mut number, mut count) = (true, 0, self.stripes.count());
+        while number < count {
+            let mut held = self.stripes.lock(number);
+            let moved = self.advance(&mut held, number, PIECE);
+            drop(held);
+            complete &= !moved.lacks_memory;
+            if self.stripes.count() > count {
+                // A small table has become a large one, which may already be moving, too.
+                (number, count) = (0, self.stripes.count());
+            } else if moved.chains < PIECE {
+                number += 1;
             }
         }
         complete

@@ -41,7 +41,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::RetireHandle;
 use arena::{Arena, Pair};
-use array::{Array, STRIPES};
+use array::Array;
 use bucket::Bucket;
 use hint::hint;
 use inits::Inits;
@@ -52,7 +52,7 @@ use sole::Cursor;
 use stillpoint_sys::panics::{catch, keep_first, resume};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use store::Store;
-use stripe::Stripe;
+use stripe::Stripes;
 
 /// What a table consists of, behind its public interface.
 pub(crate) struct Inner<K, V, S> {
@@ -66,11 +66,11 @@ pub(crate) struct Inner<K, V, S> {
     /// Whether the hashes of another hasher than the default one are mixed.
     mixes: bool,
     pub(crate) store: Arc<Store<K, V>>,
-    pub(crate) stripes: Box<[Stripe]>,
+    pub(crate) stripes: Stripes,
     pub(crate) places: Places,
     /// The reclaimer that retired entries are offered to first.
     handle: Option<RetireHandle>,
-    /// The number of the stripe, modulo [`STRIPES`](stripe::STRIPES), that the next helper of a growth tries.
+    /// The number of the stripe, modulo their count, that the next helper of a growth tries.
     help: std::sync::atomic::AtomicUsize,
     /// How often the table has grown, and how often it has shrunk.
     pub(crate) growths: std::sync::atomic::AtomicUsize,
@@ -154,7 +154,8 @@ impl<K, V, S> Inner<K, V, S> {
             mask: std::sync::atomic::AtomicUsize::new(mask),
             hasher,
             mixes: shape.mixes,
-            stripes: (0..STRIPES).map(|_| Stripe::new(array)).collect(),
+            // SAFETY: arrays stay as long as the store.
+            stripes: Stripes::new(unsafe { &*array })?,
             places: Places::new(core, Arc::<Store<K, V>>::clone(&store)),
             store,
             handle,
@@ -177,7 +178,7 @@ impl<K, V, S> Inner<K, V, S> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.stripes.iter().map(Stripe::entries).sum()
+        self.stripes.entries()
     }
 
     /// The array that entries are in, and the one that they move to, if they are moving. For statistics only: the buckets

@@ -4,26 +4,159 @@
 //! key belongs to the same stripe in every array, and a bucket's entries move within their stripe. The lock protects
 //! the stripe's pointer to its array, its progress in a growth, and its count of entries. A writer reads this pointer
 //! only under the lock, so no writer uses an array that every stripe has left.
+//!
+//! A small table has few stripes, and as many buckets. The growth from there ends with all of them locked, and gives the table
+//! the many stripes that it has from then on.
 
+use std::ptr;
 // Not modelled: statistics.
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32};
 
 use super::array::Array;
+use crate::table::busted::{self, Variant};
+use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
+
+/// Stripes of a small table, and its buckets.
+const FEW: usize = 16;
+/// Stripes of other tables.
+const MANY: usize = 256;
+
+/// Stripes of a small table, and its buckets.
+#[inline(always)]
+pub(crate) fn few() -> usize {
+    #[cfg(stillpoint_loom)]
+    return crate::table::models::STRIPES.get().0;
+    #[cfg(not(stillpoint_loom))]
+    FEW
+}
+
+/// Stripes of a table that is not small. Its arrays have as many buckets, or more.
+#[inline(always)]
+pub(crate) fn many() -> usize {
+    #[cfg(stillpoint_loom)]
+    return crate::table::models::STRIPES.get().1;
+    #[cfg(not(stillpoint_loom))]
+    MANY
+}
+
+/// The stripes of a table: those of a small table first, then those that came with a larger array.
+#[derive(Debug)]
+pub(crate) struct Stripes {
+    /// None if the table began with many.
+    few: Box<[Stripe]>,
+    /// The first of many; null while there are few. An array owns them, and stays as long as the table.
+    many: AtomicPtr<Stripe>,
+}
+
+impl Stripes {
+    /// Those of a table whose first array this is. `None` when there is no memory. The array stays where it is, and as long as the
+    /// table.
+    pub(crate) fn new(array: &Array) -> Option<Self> {
+        let is_small = array.len() < many();
+        let few = if is_small { Stripe::several(array.len(), array)? } else { Box::default() };
+        let this = Self { few, many: AtomicPtr::new(ptr::null_mut()) };
+        if !is_small {
+            this.publish(array.make_stripes().then(|| array.stripes())??);
+        }
+        Some(this)
+    }
+
+    fn publish(&self, stripes: &[Stripe]) {
+        assert_eq!(stripes.len(), many());
+        // Release: pairs with the acquire in `many`. Publishes the stripes, and all that was done under the few.
+        self.many.store(stripes.as_ptr().cast_mut(), Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn many(&self) -> Option<&[Stripe]> {
+        // Acquire: pairs with the release in `publish`.
+        let first = self.many.load(Ordering::Acquire);
+        // SAFETY: `publish` has stored the address of that many stripes of an array, which stays as long as the table.
+        (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, many()) })
+    }
+
+    /// Number of stripes: few, or many.
+    pub(crate) fn count(&self) -> usize {
+        self.many().map_or(self.few.len(), <[_]>::len)
+    }
+
+    /// Locks the stripe that a hash, or the index of a bucket, belongs to.
+    #[inline(always)]
+    pub(crate) fn lock(&self, index: usize) -> Held<'_> {
+        match self.many() {
+            Some(many) => many[index % many.len()].lock(),
+            None => self.lock_few(index),
+        }
+    }
+
+    #[inline]
+    fn lock_few(&self, index: usize) -> Held<'_> {
+        let held = self.few[index & (self.few.len() - 1)].lock();
+        // Under the lock: whoever makes them many has all the few.
+        match self.many() {
+            Some(many) if !busted::is(Variant::FewForGood) => {
+                drop(held);
+                many[index % many.len()].lock()
+            }
+            _ => held,
+        }
+    }
+
+    /// As [`lock`](Stripes::lock). `None` if the stripe is locked.
+    pub(crate) fn try_lock(&self, index: usize) -> Option<Held<'_>> {
+        if let Some(many) = self.many() {
+            return many[index % many.len()].try_lock();
+        }
+        let held = self.few[index & (self.few.len() - 1)].try_lock()?;
+        self.many().is_none().then_some(held)
+    }
+
+    /// Replaces the few stripes by these, which came with the array that all of the few have left for. The caller holds the stripe
+    /// of the few that the hash belongs to; waits for the holders of the others. Returns the stripe of the many, locked, since
+    /// the caller goes on.
+    pub(crate) fn become_many<'s>(&'s self, stripes: &'s [Stripe], hash: usize) -> Held<'s> {
+        let own = hash & (self.few.len() - 1);
+        let is_other = |number: usize| number != own && !busted::is(Variant::FewUnlocked);
+        let _others: [_; FEW] =
+            std::array::from_fn(|number| self.few.get(number).filter(|_| is_other(number)).map(Stripe::lock));
+        let held = stripes[hash % stripes.len()].lock();
+        self.publish(stripes);
+        held
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Stripe> {
+        self.few.iter().chain(self.many().into_iter().flatten())
+    }
+
+    /// Number of entries of the table.
+    pub(crate) fn entries(&self) -> usize {
+        // Relaxed: counts that may be old by the time they are read. Wrapping: a stripe of many has not counted the entries that
+        // were linked under one of the few.
+        self.all().fold(0_u32, |sum, stripe| sum.wrapping_add_signed(stripe.entries.load(Ordering::Relaxed)))
+            as usize
+    }
+
+    /// The most buckets that one call has moved under one lock.
+    pub(crate) fn most_moved(&self) -> usize {
+        self.all().map(Stripe::most_moved).max().unwrap_or(0)
+    }
+}
 
 #[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct Stripe {
     progress: TryLock<Progress>,
-    /// Number of entries. Written only by the holder of the lock, as is `most_moved`.
-    entries: AtomicU32,
+    /// Entries that were linked under this lock, less those that were unlinked. Written only by the holder of the lock, as is
+    /// `most_moved`.
+    entries: AtomicI32,
     most_moved: AtomicU32,
 }
 
 #[derive(Debug)]
 struct Progress {
     array: *const Array,
-    /// All buckets of this stripe before this index have moved. A multiple of [`STRIPES`](super::array::STRIPES).
+    /// All buckets of this stripe before this index have moved. A multiple of the array's number of stripes.
     cursor: usize,
 }
 
@@ -31,12 +164,16 @@ struct Progress {
 unsafe impl Send for Progress {}
 
 impl Stripe {
-    pub(crate) fn new(array: *const Array) -> Self {
-        Self {
+    /// Stripes that are in this array. `None` when there is no memory.
+    pub(crate) fn several(count: usize, array: &Array) -> Option<Box<[Self]>> {
+        let mut stripes = Vec::new();
+        stripes.try_reserve_exact(count).ok()?;
+        stripes.extend((0..count).map(|_| Self {
             progress: TryLock::new(Progress { array, cursor: 0 }),
             entries: Default::default(),
             most_moved: Default::default(),
-        }
+        }));
+        Some(stripes.into_boxed_slice())
     }
 
     #[inline]
@@ -47,11 +184,6 @@ impl Stripe {
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Held<'_>> {
         self.progress.try_lock().map(|progress| Held { stripe: self, progress })
-    }
-
-    pub(crate) fn entries(&self) -> usize {
-        // Relaxed: a count that may be old by the time it is read.
-        self.entries.load(Ordering::Relaxed) as usize
     }
 
     /// The most buckets that one call has moved under this lock.
@@ -96,11 +228,13 @@ impl<'s> Held<'s> {
     pub(crate) fn count(&mut self, more: i32) {
         // Relaxed: written only under the lock.
         let entries = self.stripe.entries.load(Ordering::Relaxed);
-        self.stripe.entries.store(entries.wrapping_add_signed(more), Ordering::Relaxed);
+        self.stripe.entries.store(entries.wrapping_add(more), Ordering::Relaxed);
     }
 
-    pub(crate) fn entries(&self) -> usize {
-        self.stripe.entries()
+    /// Entries that were linked under this lock, less those that were unlinked.
+    pub(crate) fn entries(&self) -> i32 {
+        // Relaxed: written only under the lock.
+        self.stripe.entries.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_moved(&mut self, buckets: usize) {

@@ -11,7 +11,7 @@ use std::ptr;
 use equivalent::Equivalent;
 
 use super::arena::{Pair, SPARE};
-use super::array::{Array, STRIPES};
+use super::array::Array;
 use super::bucket::{tag_of, Bucket, NO_ENTRY};
 use super::places::FREED_PER_CALL;
 use super::search::Place;
@@ -219,7 +219,7 @@ where
     S: BuildHasher,
 {
     fn lock(&self, hash: u64) -> Held<'_> {
-        self.stripes[hash as usize % STRIPES].lock()
+        self.stripes.lock(hash as usize)
     }
 
     /// The first entry of the chain that has the tag, and for which `is_it` returns true.
@@ -478,38 +478,44 @@ where
     /// With the first panic of a destructor, after everything has been unlinked; or with a panic of the user's `Hash`.
     pub(crate) fn clear(&self) {
         let (mut taken, mut first) = (Vec::new(), None);
-        for (number, stripe) in self.stripes.iter().enumerate() {
-            let (mut index_of_chain, mut chains) = (number, 0);
-            loop {
-                let mut held = stripe.lock();
-                // A growth may begin and end meanwhile; the same order also holds in a larger array. If the stripe has
-                // left for a smaller array, entries that were not reached yet may be in a chain that was already
-                // passed.
-                let now = held.array().len().max(held.newest().len());
-                if now < chains {
-                    index_of_chain = number;
-                }
-                chains = now;
-                if index_of_chain >= chains {
-                    break;
-                }
-                let (array, index) = self.locate(&mut held, index_of_chain as u64);
-                for bucket in array.chain(index) {
-                    taken.extend(bucket.entries().map(|(_, entry)| entry));
-                    bucket.empty();
-                }
-                held.count(-(taken.len() as i32));
-                drop(held);
-                // All entries are retired before the first destructor runs, so that a panic leaks none.
-                let polls = taken.len();
-                taken.drain(..).for_each(|entry| self.retire(self.owned(entry, NO_ENTRY)));
-                for _ in 0..polls {
-                    if let Err(panic) = catch(|| self.poll(hint())) {
-                        keep_first(&mut first, panic);
-                    }
-                }
-                index_of_chain += STRIPES;
+        let (mut count, mut number) = (self.stripes.count(), 0);
+        let (mut index_of_chain, mut chains) = (0, 0);
+        while number < count {
+            let mut held = self.stripes.lock(number);
+            if self.stripes.count() > count {
+                // A small table has become a large one: its chains are in another order.
+                (count, number) = (self.stripes.count(), 0);
+                (index_of_chain, chains) = (0, 0);
+                continue;
             }
+            // A growth may begin and end meanwhile; the same order also holds in a larger array. If the stripe has left
+            // for a smaller array, entries that were not reached yet may be in a chain that was already passed.
+            let now = held.array().len().max(held.newest().len());
+            if now < chains {
+                index_of_chain = number;
+            }
+            chains = now;
+            if index_of_chain >= chains {
+                number += 1;
+                (index_of_chain, chains) = (number, 0);
+                continue;
+            }
+            let (array, index) = self.locate(&mut held, index_of_chain as u64);
+            for bucket in array.chain(index) {
+                taken.extend(bucket.entries().map(|(_, entry)| entry));
+                bucket.empty();
+            }
+            held.count(-(taken.len() as i32));
+            drop(held);
+            // All entries are retired before the first destructor runs, so that a panic leaks none.
+            let polls = taken.len();
+            taken.drain(..).for_each(|entry| self.retire(self.owned(entry, NO_ENTRY)));
+            for _ in 0..polls {
+                if let Err(panic) = catch(|| self.poll(hint())) {
+                    keep_first(&mut first, panic);
+                }
+            }
+            index_of_chain += count;
         }
         resume(first);
     }
