@@ -9,7 +9,7 @@ use std::sync::Arc;
 use stillpoint::pool::memory::Pages;
 use stillpoint::pool::raw::{FreeError, RawBlock, RawLocal, RawPool};
 use stillpoint::pool::{BuildError, PoolBuilder};
-use stillpoint_sys::tsan;
+use stillpoint_sys::{os, tsan};
 
 use crate::border::{briefly, call, Refusal};
 use crate::handle::{self, find, is_unused, peek, sized, Kind, Parts, Place, Versioned};
@@ -128,8 +128,8 @@ impl Kind for Pool {
 pub(crate) struct Local {
     /// Borrows from `_pool`, so it must be dropped first.
     local: RawLocal<'static>,
-    /// The owner, by libc's `pthread_self`, which works until the very end of a thread. `None` once the local is detached.
-    thread: Cell<Option<libc::pthread_t>>,
+    /// The owner, by its handle, which works until the very end of a thread. `None` once the local is detached.
+    thread: Cell<Option<usize>>,
     _pool: Arc<RawPool>,
 }
 
@@ -290,9 +290,7 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
             let local = pool.local().map_err(|_| Refusal::new(libc::EAGAIN, text))?;
             // SAFETY: the `Arc` keeps the pool in its place, and the local is dropped before the `Arc`.
             let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
-            // SAFETY: the function has no preconditions.
-            let thread = unsafe { libc::pthread_self() };
-            Ok((Local { local, thread: Cell::new(Some(thread)), _pool: pool }, Parts::default()))
+            Ok((Local { local, thread: Cell::new(Some(os::thread_handle())), _pool: pool }, Parts::default()))
         };
         adopt::<Local>(handle::make(build)?)
     })
@@ -320,8 +318,7 @@ impl Local {
     /// When another thread owns it.
     fn is_owned(&self) -> Result<bool, Refusal> {
         let Some(owner) = self.thread.get() else { return Ok(false) };
-        // SAFETY: the function has no preconditions.
-        if owner == unsafe { libc::pthread_self() } {
+        if owner == os::thread_handle() {
             return Ok(true);
         }
         let text = c"the local belongs to the thread that made it, and this is another thread";
