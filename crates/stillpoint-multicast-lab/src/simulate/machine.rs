@@ -101,7 +101,7 @@ impl Machine {
         let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
         let text = fs::read_to_string(Path::new(name)).map_err(|error| {
             Stop::usage(format!(
-                "cannot read {name}: {error}; --machine takes {}, this or a parameter file",
+                "cannot read {name}: {error}; --machine takes {} or a parameter file",
                 known.join(", ")
             ))
         })?;
@@ -198,28 +198,6 @@ impl Times {
             }
         }
         Ok(())
-    }
-
-    /// The same machine, but everything that happens between CPUs, and in their handlers, takes `factor` times as
-    /// long.
-    pub(super) fn scaled(&self, factor: f64) -> Self {
-        let by_distance = |times: ByDistance| times.map(|time| time * factor);
-        Self {
-            system_call: self.system_call,
-            scan_per_cpu: self.scan_per_cpu,
-            push: by_distance(self.push),
-            interrupt_send: self.interrupt_send * factor,
-            interrupt_each: self.interrupt_each * factor,
-            interrupt_flight: by_distance(self.interrupt_flight),
-            interrupt_enter: self.interrupt_enter * factor,
-            interrupt_exit: self.interrupt_exit * factor,
-            barrier: self.barrier * factor,
-            flush: self.flush * factor,
-            mprotect: self.mprotect,
-            atomic: by_distance(self.atomic),
-            read: by_distance(self.read),
-            mutex_handover: self.mutex_handover * factor,
-        }
     }
 }
 

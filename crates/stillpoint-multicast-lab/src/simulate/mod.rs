@@ -8,7 +8,6 @@
 //! Inputs (`inputs`) are kept apart from results (`rows`). The results are compared with the poster's (`published`),
 //! and the conclusions from them are computed again with other inputs (`sensitivity`).
 
-mod calibrate;
 mod contender;
 mod experiment;
 mod figures;
@@ -31,7 +30,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::Machine;
-use stillpoint_harness::output::json::{self, Row};
+use stillpoint_harness::output::json;
 use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
@@ -40,7 +39,7 @@ pub use self::figures::FIGURES;
 use self::inputs::{Confidence, Origin};
 use self::machine::Machine as Simulated;
 pub use self::options::Options;
-use self::options::{Place, Subject};
+use self::options::Subject;
 pub use self::page::{Table, tables};
 use self::sensitivity::Analysis;
 
@@ -56,26 +55,9 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let Subject::Membarrier = options.subject;
     interrupt::listen();
     let here = Machine::look(peers);
-    let mut rows: Vec<Row> = Vec::new();
-    let (mut simulated, mut origin) = match &options.machine {
-        Place::Here => {
-            let (machine, base, measured) = calibrate::here(&here)?;
-            rows.extend(measured);
-            (
-                machine,
-                Origin { base, other: (Confidence::Fitted, "measured here, or scaled to it".to_owned()) },
-            )
-        }
-        Place::Named(name) => {
-            let machine = Simulated::load(name)?;
-            let base = if name == "kvm" { "kvm" } else { "seed" };
-            (machine, Origin { base, other: (Confidence::Given, name.clone()) })
-        }
-    };
-    if let Some(file) = &options.calibrate {
-        simulated = calibrate::from_file(&simulated, file)?;
-        origin.other = (Confidence::Fitted, format!("scaled to {}", file.display()));
-    }
+    let mut simulated = Simulated::load(&options.machine)?;
+    let base = if options.machine == "kvm" { "kvm" } else { "seed" };
+    let origin = Origin { base, other: (Confidence::Given, options.machine.clone()) };
     let plan = rows::Plan::new(options, &simulated)?;
     let results = Results::open(&options.results)?;
     options.check_outputs()?;
@@ -86,7 +68,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     }
     let inputs = inputs::table(&simulated, &origin);
     let published = published::compare(&simulated, origin.base, options.seed);
-    rows.extend(plan.run(&simulated));
+    let mut rows = plan.run(&simulated);
     let analysis = plan.analyse(&simulated);
 
     if !results.takes_stdout() {

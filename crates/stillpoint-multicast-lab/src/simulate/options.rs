@@ -17,30 +17,16 @@ pub(crate) enum Subject {
     Membarrier,
 }
 
-/// The machine to simulate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
-    /// This machine, from a measurement of its barriers.
-    Here,
-    /// A machine that comes with the program, or a file.
-    Named(String),
-}
-
 /// The flags of `stillpoint simulate`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// What to simulate
     pub(super) subject: Subject,
 
-    /// The machine: `seed` (4 sockets x 18 cores x 2 threads), `kvm` (a guest with 80 virtual CPUs), `this` (this one,
-    /// after a short measurement of its barriers), or a parameter file
-    #[arg(long, value_name = "NAME|FILE", default_value = "seed", value_parser = parse_place)]
-    pub(super) machine: Place,
-
-    /// Scale the machine's times to those in FILE: the JSON of `bench membarrier`, or of `simulate membarrier
-    /// --machine this`
-    #[arg(long, value_name = "FILE")]
-    pub(super) calibrate: Option<PathBuf>,
+    /// The machine: `seed` (4 sockets x 18 cores x 2 threads), `kvm` (a guest with 80 virtual CPUs), or a parameter
+    /// file
+    #[arg(long, value_name = "NAME|FILE", default_value = "seed")]
+    pub(super) machine: String,
 
     /// Scenarios; `sensitivity` computes the model's conclusions again with changed inputs [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
@@ -87,10 +73,6 @@ impl Options {
             .iter()
             .try_for_each(|file| json::probe(file).map_err(|error| json::cannot_write(file, &error)))
     }
-}
-
-fn parse_place(text: &str) -> Result<Place, String> {
-    Ok(if text == "this" { Place::Here } else { Place::Named(text.to_owned()) })
 }
 
 fn parse_frequency(text: &str) -> Result<f64, String> {

@@ -5,7 +5,6 @@ use stillpoint_harness::output::format::{micros, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{heading, say, table};
 
-use super::calibrate::MEASURED;
 use super::contender;
 use super::inputs;
 use super::machine::Machine;
@@ -23,14 +22,7 @@ struct Shown {
     cell: fn(f64) -> String,
 }
 
-const TABLES: [Shown; 7] = [
-    Shown {
-        scenario: MEASURED,
-        parameter: RECEIVERS,
-        metric: "latency_us_p50",
-        caption: "Measured here, by receivers: median latency of the system call",
-        cell: micros,
-    },
+const TABLES: [Shown; 6] = [
     Shown {
         scenario: RECEIVERS,
         parameter: RECEIVERS,
