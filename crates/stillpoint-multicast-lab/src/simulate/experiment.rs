@@ -1,5 +1,9 @@
 //! Single points of the figures: one contender under one load.
 
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use stillpoint_harness::interrupt;
 
 use super::contender::{self, Contender};
@@ -257,6 +261,26 @@ impl Comparison {
     pub(super) fn worst(&self, threshold: u32) -> f64 {
         self.losses(threshold as usize).fold(0.0, f64::max)
     }
+}
+
+/// What `work` returns for each item, on as many threads as there are CPUs.
+pub(super) fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        // Relaxed: the counter only hands out numbers.
+        let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < items.len());
+        std::iter::from_fn(take).map(|number| (number, work(&items[number]))).collect::<Vec<_>>()
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut done: Vec<(usize, T)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    });
+    done.sort_by_key(|&(number, _)| number);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]

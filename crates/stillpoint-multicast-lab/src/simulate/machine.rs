@@ -7,17 +7,14 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 
+use super::inputs;
+
 /// The machines that come with the program, by name.
 pub(super) const BUILT_IN: &[(&str, &str)] =
     &[("seed", include_str!("machines/seed.toml")), ("kvm", include_str!("machines/kvm.toml"))];
 
 /// More CPUs than this are taken for a mistake.
-const MOST_CPUS: usize = 4096;
-/// The longest time of an operation: one second.
-const LONGEST: f64 = 1e9;
-/// The shortest time of an interrupt, in nanoseconds. If it took no time, there would be nothing to compare. A
-/// nanosecond is also the last digit of the figures.
-const SHORTEST_INTERRUPT: f64 = 1.0;
+pub(super) const MOST_CPUS: usize = 4096;
 /// The longest name: names go to the terminal and into figures.
 const LONGEST_NAME: usize = 100;
 
@@ -155,54 +152,20 @@ impl Machine {
         within("topology.threads_per_core", threads_per_core, 1, 16)?;
         // The product cannot overflow: each factor is at most 4096.
         within("topology", self.cpus(), 2, MOST_CPUS).map_err(|reason| format!("{reason} CPUs in all"))?;
-        self.nanoseconds.check()?;
-        within("noise.jitter", self.noise.jitter, 0.0, 0.9)?;
-        within("noise.busy_sibling", self.noise.busy_sibling, 1.0, 10.0)?;
-        within("multicast.cluster", self.multicast.cluster, 1, MOST_CPUS)?;
-        within("multicast.split_percent", self.multicast.split_percent, 1, 99)?;
         if let Some(threshold) = self.multicast.hybrid_threshold {
             within("multicast.hybrid_threshold", threshold, 0, MOST_CPUS as u32)?;
         }
-        within("rcu.interrupted", self.rcu.interrupted, 0.0, LONGEST)?;
-        within("rcu.displaced", self.rcu.displaced, 0.0, LONGEST)?;
-        within("rcu.barriers_per_grace_period", self.rcu.barriers_per_grace_period, 1, 10)
-    }
-}
-
-impl Times {
-    fn check(&self) -> Result<(), String> {
-        let single = [
-            ("system_call", self.system_call),
-            ("scan_per_cpu", self.scan_per_cpu),
-            ("interrupt_send", self.interrupt_send),
-            ("interrupt_each", self.interrupt_each),
-            ("interrupt_enter", self.interrupt_enter),
-            ("interrupt_exit", self.interrupt_exit),
-            ("barrier", self.barrier),
-            ("flush", self.flush),
-            ("mprotect", self.mprotect),
-            ("mutex_handover", self.mutex_handover),
-        ];
-        let distant = [
-            ("push", self.push),
-            ("interrupt_flight", self.interrupt_flight),
-            ("atomic", self.atomic),
-            ("read", self.read),
-        ];
-        let all = single.into_iter().map(|(name, time)| (name, vec![time]));
-        for (name, times) in all.chain(distant.map(|(name, times)| (name, times.to_vec()))) {
-            let takes_time = ["interrupt_send", "interrupt_flight", "interrupt_enter"].contains(&name);
-            let least = if takes_time { SHORTEST_INTERRUPT } else { 0.0 };
-            for time in times {
-                within(&format!("nanoseconds.{name}"), time, least, LONGEST)?;
-            }
-        }
-        Ok(())
+        inputs::check(self)
     }
 }
 
 /// Refuses values outside the range, and NaN.
-fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> Result<(), String> {
+pub(super) fn within<T: PartialOrd + Display>(
+    field: &str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<(), String> {
     if value >= least && value <= most {
         Ok(())
     } else {

@@ -36,12 +36,10 @@ use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;
 pub use self::figures::FIGURES;
-use self::inputs::{Confidence, Origin};
 use self::machine::Machine as Simulated;
 pub use self::options::Options;
 use self::options::Subject;
 pub use self::page::{Table, tables};
-use self::sensitivity::Analysis;
 
 /// The fields of the JSON beside the rows.
 #[derive(Debug, Serialize)]
@@ -57,7 +55,6 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let here = Machine::look(peers);
     let mut simulated = Simulated::load(&options.machine)?;
     let base = if options.machine == "kvm" { "kvm" } else { "seed" };
-    let origin = Origin { base, other: (Confidence::Given, options.machine.clone()) };
     let plan = rows::Plan::new(options, &simulated)?;
     let results = Results::open(&options.results)?;
     options.check_outputs()?;
@@ -66,16 +63,15 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
         // After Ctrl-C there is no crossover, and there are no rows.
         simulated.multicast.hybrid_threshold = experiment::crossover(&simulated);
     }
-    let inputs = inputs::table(&simulated, &origin);
-    let published = published::compare(&simulated, origin.base, options.seed);
+    let published = published::compare(&simulated, base, options.seed);
     let mut rows = plan.run(&simulated);
     let analysis = plan.analyse(&simulated);
-
+    rows.extend(inputs::rows(&simulated, base, &options.machine));
+    rows.extend(published::rows(&published));
+    rows.extend(analysis.iter().flat_map(|analysis| analysis.rows(0)));
     if !results.takes_stdout() {
-        show::all(&simulated, &inputs, &published, &rows, analysis.as_ref());
+        show::all(&simulated, &published, &rows, analysis.as_ref());
     }
-    rows.extend(inputs::rows(&inputs).into_iter().chain(published::rows(&published)));
-    rows.extend(analysis.iter().flat_map(Analysis::rows));
     if let Some(file) = &options.write {
         results::write(file, simulated.text()?.as_bytes())?;
     }

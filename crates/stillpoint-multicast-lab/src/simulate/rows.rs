@@ -1,9 +1,6 @@
 //! The points of the figures, as rows.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::output::json::{Row, number};
@@ -90,23 +87,7 @@ impl Plan {
     /// All rows of the figures; after Ctrl-C, the rows that are complete. Simulates as many contenders at a time as
     /// there are CPUs.
     pub(super) fn run(&self, machine: &Machine) -> Vec<Row> {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut done = Vec::new();
-            // Relaxed: the counter only hands out numbers.
-            while let Some(contender) = self.contenders.get(next.fetch_add(1, Ordering::Relaxed)) {
-                done.extend(self.of(machine, *contender));
-            }
-            done
-        };
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let mut rows: Vec<Row> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
-        });
-        let place = |row: &Row| self.contenders.iter().position(|contender| contender.name == row.contender);
-        rows.sort_by_key(place);
-        rows
+        experiment::in_parallel(&self.contenders, |&contender| self.of(machine, contender)).concat()
     }
 
     /// The conclusions with changed inputs, if they were asked for; `None` after Ctrl-C.
@@ -174,19 +155,11 @@ fn row(
     metrics: &[(&str, f64)],
     void: Option<String>,
 ) -> Row {
-    let rounded = |value: f64| number((value * 1e3).round() / 1e3);
-    let metrics = match void {
-        None => metrics.iter().map(|&(name, value)| (name.to_owned(), rounded(value))).collect(),
-        Some(_) => Map::new(),
-    };
-    Row {
-        experiment: "simulate".into(),
-        scenario: scenario.to_owned(),
-        contender: contender.name.to_owned(),
-        params: Map::from_iter([(param.to_owned(), value)]),
-        metrics,
-        void,
+    let mut row = Row { void, ..Row::new("simulate", scenario, contender.name).with(param, value) };
+    if row.void.is_none() {
+        metrics.iter().for_each(|&(name, value)| row.put(name, value, 3));
     }
+    row
 }
 
 /// Every eighth number, more of the small ones, and those around the point where the second threads of the cores

@@ -5,8 +5,6 @@
 //! once.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use serde_json::Value;
 use stillpoint_harness::interrupt;
@@ -14,7 +12,7 @@ use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
 
-use super::contender;
+use super::contender::{self, Contender};
 use super::experiment::{self, Comparison};
 use super::inputs;
 use super::machine::Machine;
@@ -40,86 +38,104 @@ const FEW: usize = 8;
 const HERTZ: f64 = 10_000.0;
 const LOSS: f64 = 0.0125;
 /// The thresholds of a hybrid that are compared.
-pub(super) const COMPARED: [u32; 9] = [0, 4, 8, 10, 12, 14, 16, 24, 32];
+const COMPARED: [u32; 9] = [0, 4, 8, 10, 12, 14, 16, 24, 32];
 
-/// A conclusion.
-#[derive(Debug)]
-pub(super) struct Conclusion {
-    pub(super) name: &'static str,
-    pub(super) says: &'static str,
-    /// Above 1 if the conclusion holds.
-    ratio: fn(&Figures) -> f64,
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Figure {
+    /// The latency to all CPUs.
+    Latency,
+    /// The latency to a few.
+    Few,
+    /// Operations a second, of half of the CPUs at once.
+    Half,
+    /// Operations a second, of all CPUs at once.
+    All,
+    /// Grace periods a second.
+    Hertz,
+    /// What readers lose to one contender compared with the other, beside [`LOSS`].
+    Loss,
 }
 
+/// A conclusion: its name, what it says, and what is compared. It holds if the figure of the first contender is above that
+/// of the second one.
+type Conclusion = (&'static str, &'static str, Figure, &'static str, &'static str);
+
 /// All of them.
-pub(super) const ALL: &[Conclusion] = &[
-    Conclusion {
-        name: "tree",
-        says: "to all CPUs, the tree is faster than flat",
-        ratio: |of| of.latency("flat") / of.latency("tree"),
-    },
-    Conclusion {
-        name: "tree, cluster",
-        says: "to all CPUs, the tree is faster than flat in cluster mode",
-        ratio: |of| of.latency("cluster") / of.latency("tree"),
-    },
-    Conclusion {
-        name: "split",
-        says: "to all CPUs, delegating less than half is faster than delegating half",
-        ratio: |of| of.latency("tree") / of.latency("split"),
-    },
-    Conclusion {
-        name: "combining",
-        says: "to all CPUs, acknowledgements that combine are faster than one counter",
-        ratio: |of| of.latency("tree+flat-ack") / of.latency("tree"),
-    },
-    Conclusion { name: "few", says: "to 8 receivers, flat is faster than the tree", ratio: |of| of.few },
-    Conclusion {
-        name: "half at once",
-        says: "half of the CPUs at once do more operations a second along the tree than flat",
-        ratio: |of| of.half("tree") / of.half("flat"),
-    },
-    Conclusion {
-        name: "half, cluster",
-        says: "half of the CPUs at once do more operations a second along the tree than in cluster mode",
-        ratio: |of| of.half("tree") / of.half("cluster"),
-    },
-    Conclusion {
-        name: "rotation",
-        says: "half of the CPUs at once do more operations a second if each has its own order",
-        ratio: |of| of.half("tree") / of.half("tree+same-order"),
-    },
-    Conclusion {
-        name: "all at once",
-        says: "all CPUs at once do fewer operations a second along the tree than flat",
-        ratio: |of| of.all[0] / of.all[1],
-    },
-    Conclusion {
-        name: "frequency",
-        says: "the tree allows more grace periods a second than flat",
-        ratio: |of| of.hertz[1] / of.hertz[0],
-    },
-    Conclusion {
-        name: "frequency, cluster",
-        says: "the tree allows more grace periods a second than flat in cluster mode",
-        ratio: |of| of.hertz[1] / of.hertz[2],
-    },
-    Conclusion {
-        name: "readers",
-        says: "readers lose under 1.25 % to the tree, compared with flat, up to 10 kHz",
-        ratio: |of| LOSS / of.loss.max(1e-6),
-    },
+const ALL: &[Conclusion] = &[
+    ("tree", "to all CPUs, the tree is faster than flat", Figure::Latency, "flat", "tree"),
+    (
+        "tree, cluster",
+        "to all CPUs, the tree is faster than flat in cluster mode",
+        Figure::Latency,
+        "cluster",
+        "tree",
+    ),
+    (
+        "split",
+        "to all CPUs, delegating less than half is faster than delegating half",
+        Figure::Latency,
+        "tree",
+        "split",
+    ),
+    (
+        "combining",
+        "to all CPUs, acknowledgements that combine are faster than one counter",
+        Figure::Latency,
+        "tree+flat-ack",
+        "tree",
+    ),
+    ("few", "to 8 receivers, flat is faster than the tree", Figure::Few, "tree", "flat"),
+    (
+        "half at once",
+        "half of the CPUs at once do more operations a second along the tree than flat",
+        Figure::Half,
+        "tree",
+        "flat",
+    ),
+    (
+        "half, cluster",
+        "half of the CPUs at once do more operations a second along the tree than in cluster mode",
+        Figure::Half,
+        "tree",
+        "cluster",
+    ),
+    (
+        "rotation",
+        "half of the CPUs at once do more operations a second if each has its own order",
+        Figure::Half,
+        "tree",
+        "tree+same-order",
+    ),
+    (
+        "all at once",
+        "all CPUs at once do fewer operations a second along the tree than flat",
+        Figure::All,
+        "flat",
+        "tree",
+    ),
+    ("frequency", "the tree allows more grace periods a second than flat", Figure::Hertz, "tree", "flat"),
+    (
+        "frequency, cluster",
+        "the tree allows more grace periods a second than flat in cluster mode",
+        Figure::Hertz,
+        "tree",
+        "cluster",
+    ),
+    (
+        "readers",
+        "readers lose under 1.25 % to the tree, compared with flat, up to 10 kHz",
+        Figure::Loss,
+        "tree",
+        "flat",
+    ),
 ];
 
-/// The figures from which the conclusions are drawn.
+/// The figures of a machine.
 #[derive(Debug)]
-pub(super) struct Figures {
-    latencies: Vec<(&'static str, f64)>,
-    few: f64,
-    half: Vec<(&'static str, f64)>,
-    all: [f64; 2],
-    hertz: [f64; 3],
-    loss: f64,
+struct Figures {
+    /// The ratio of each conclusion, above 1 if it holds.
+    ratios: Vec<f64>,
     comparison: Comparison,
 }
 
@@ -131,61 +147,58 @@ impl Figures {
     /// `None` after Ctrl-C.
     fn of(machine: &Machine, seed: u64, rates: &Rates) -> Option<Self> {
         let cpus = machine.cpus();
-        let latency = |name, count| {
-            let outcome = experiment::receivers(machine, contender::find(name)?, count, OPERATIONS, seed);
-            Some(outcome.quantile(0.5))
+        let latency = |contender, count| {
+            experiment::receivers(machine, contender, count, OPERATIONS, seed).quantile(0.5)
         };
-        let rate = |name, count| {
-            let contender = contender::find(name)?;
+        let rate = |contender: Contender, count| {
             let seen = contender.seen(machine);
             let known = rates.lock().ok()?.iter().find_map(|(machine, of, initiators, rate)| {
-                ((machine, *of, *initiators) == (&seen, name, count)).then_some(*rate)
+                ((machine, *of, *initiators) == (&seen, contender.name, count)).then_some(*rate)
             });
             if known.is_some() {
                 return known;
             }
             let rate = experiment::rate(&seen, contender, count, OF_MANY, seed);
-            rates.lock().ok()?.push((seen, name, count, rate));
+            rates.lock().ok()?.push((seen, contender.name, count, rate));
             Some(rate)
         };
-        let named = |names: &[&'static str], figure: &dyn Fn(&'static str) -> Option<f64>| {
-            names.iter().map(|&name| Some((name, figure(name)?))).collect::<Option<Vec<_>>>()
+        let periods =
+            |contender, apart| experiment::grace_periods(machine, contender, apart, OPERATIONS, seed);
+        let mut known: Vec<(Figure, &str, f64)> = Vec::new();
+        let mut figure = |figure: Figure, name: &'static str| {
+            let found = known.iter().find(|of| (of.0, of.1) == (figure, name));
+            if let Some(&(.., value)) = found {
+                return Some(value);
+            }
+            let contender = contender::find(name)?;
+            let value = match figure {
+                Figure::Latency => latency(contender, cpus - 1),
+                Figure::Few => latency(contender, FEW.min(cpus - 1)),
+                Figure::Half => rate(contender, cpus / 2)?,
+                Figure::All => rate(contender, cpus)?,
+                Figure::Hertz => periods(contender, 0.0).hertz,
+                Figure::Loss => f64::NAN,
+            };
+            known.push((figure, name, value));
+            Some(value)
         };
-        let periods = |name, apart| {
-            Some(experiment::grace_periods(machine, contender::find(name)?, apart, OPERATIONS, seed))
+        let ratio = |&(_, _, of, one, other): &Conclusion| {
+            if of != Figure::Loss {
+                return Some(figure(of, one)? / figure(of, other)?);
+            }
+            let [one, other] = [contender::find(one)?, contender::find(other)?]
+                .map(|contender| periods(contender, 1e9 / HERTZ));
+            Some(LOSS / one.loss_beside(&other).max(1e-6))
         };
-        let few = FEW.min(cpus - 1);
-        let apart = 1e9 / HERTZ;
-        let figures = Self {
-            latencies: named(&["flat", "cluster", "tree", "split", "tree+flat-ack"], &|name| {
-                latency(name, cpus - 1)
-            })?,
-            few: latency("tree", few)? / latency("flat", few)?,
-            half: named(&["flat", "cluster", "tree", "tree+same-order"], &|name| rate(name, cpus / 2))?,
-            all: [rate("flat", cpus)?, rate("tree", cpus)?],
-            hertz: [periods("flat", 0.0)?.hertz, periods("tree", 0.0)?.hertz, periods("cluster", 0.0)?.hertz],
-            loss: periods("tree", apart)?.loss_beside(&periods("flat", apart)?),
-            comparison: Comparison::of(machine)?,
-        };
+        let ratios = ALL.iter().map(ratio).collect::<Option<_>>()?;
+        let figures = Self { ratios, comparison: Comparison::of(machine)? };
         (!interrupt::requested()).then_some(figures)
     }
-
-    fn latency(&self, name: &str) -> f64 {
-        find(&self.latencies, name)
-    }
-
-    fn half(&self, name: &str) -> f64 {
-        find(&self.half, name)
-    }
-}
-
-fn find(figures: &[(&'static str, f64)], name: &str) -> f64 {
-    figures.iter().find(|(known, _)| *known == name).map_or(f64::NAN, |(_, figure)| *figure)
 }
 
 /// How a machine differs from the unchanged one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Change {
+enum Change {
     Nothing,
     /// The input of this number, and the factor.
     Input(usize, f64),
@@ -204,7 +217,7 @@ impl Change {
     }
 
     /// What was changed, in words.
-    pub(super) fn name(self) -> String {
+    fn name(self) -> String {
         match self {
             Self::Nothing => "nothing".to_owned(),
             Self::Input(input, factor) => {
@@ -240,7 +253,7 @@ pub(super) struct Analysis {
 
 /// What changed inputs do to a conclusion.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Fate {
+struct Fate {
     pub(super) name: &'static str,
     pub(super) says: &'static str,
     pub(super) ratio: f64,
@@ -254,12 +267,12 @@ pub(super) struct Fate {
 }
 
 impl Fate {
-    pub(super) fn stands(&self) -> bool {
+    fn stands(&self) -> bool {
         self.ratio > 1.0 && self.turned_by.is_empty() && self.drawn >= 1.0 - TURNED
     }
 
     /// Whether it stands, in a word or two.
-    pub(super) fn word(&self) -> &'static str {
+    fn word(&self) -> &'static str {
         if self.stands() {
             "stands"
         } else if self.ratio > 1.0 {
@@ -290,59 +303,48 @@ impl Analysis {
             )
             .chain((0..DRAWS).map(Change::Draw))
             .collect();
-        let (next, rates) = (AtomicUsize::new(0), Rates::default());
+        let rates = Rates::default();
         let progress = Progress::new(changes.len());
         progress.stage(&format!("simulating {} machines with changed inputs", changes.len() - 1));
-        let work = || {
-            let mut done = Vec::new();
-            // Relaxed: the counter only hands out numbers.
-            while let Some(&change) = changes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                progress.begin(change.name());
-                if let Some(changed) = change.of(machine, seed) {
-                    done.push((change, Figures::of(&changed, seed, &rates)?));
-                }
-                progress.step();
-            }
-            Some(done)
+        let figures = |&change: &Change| {
+            progress.begin(change.name());
+            let figures = match change.of(machine, seed) {
+                Some(changed) => Some((change, Figures::of(&changed, seed, &rates)?)),
+                None => None,
+            };
+            progress.step();
+            Some(figures)
         };
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let parts: Option<Vec<Vec<_>>> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().map(|worker| worker.join().ok().flatten()).collect()
-        });
-        let mut points: Vec<(Change, Figures)> = parts?.into_iter().flatten().collect();
-        points.sort_by_key(|(change, _)| changes.iter().position(|known| known == change));
-        Some(Self { points })
+        // All is left out after Ctrl-C.
+        let points = experiment::in_parallel(&changes, figures).into_iter().collect::<Option<Vec<_>>>()?;
+        Some(Self { points: points.into_iter().flatten().collect() })
     }
 
     /// What changed inputs do to each conclusion.
-    pub(super) fn fates(&self) -> Vec<Fate> {
-        let fate = |conclusion: &Conclusion| {
-            let ratios: Vec<(Change, f64)> =
-                self.points.iter().map(|(change, figures)| (*change, (conclusion.ratio)(figures))).collect();
-            let single = || ratios.iter().filter(|(change, _)| !matches!(change, Change::Draw(_)));
-            let draws: Vec<f64> = ratios
-                .iter()
-                .filter(|(change, _)| matches!(change, Change::Draw(_)))
-                .map(|(_, ratio)| *ratio)
-                .collect();
-            let ratio = ratios.first().map_or(f64::NAN, |(_, ratio)| *ratio);
+    fn fates(&self) -> Vec<Fate> {
+        let fate = |(number, &(name, says, ..)): (usize, &Conclusion)| {
+            let ratios = || self.points.iter().map(|(change, figures)| (*change, figures.ratios[number]));
+            let is_draw = |change: Change| matches!(change, Change::Draw(_));
+            let single = || ratios().filter(|&(change, _)| !is_draw(change));
+            let draws: Vec<f64> =
+                ratios().filter(|&(change, _)| is_draw(change)).map(|(_, ratio)| ratio).collect();
+            let ratio = ratios().next().map_or(f64::NAN, |(_, ratio)| ratio);
             // A ratio that is not a number does not hold.
             let holds = |ratio: f64| ratio > 1.0;
             Fate {
-                name: conclusion.name,
-                says: conclusion.says,
+                name,
+                says,
                 ratio,
-                least: single().map(|(_, ratio)| *ratio).fold(f64::INFINITY, f64::min),
-                most: single().map(|(_, ratio)| *ratio).fold(0.0, f64::max),
+                least: single().map(|(_, ratio)| ratio).fold(f64::INFINITY, f64::min),
+                most: single().map(|(_, ratio)| ratio).fold(0.0, f64::max),
                 turned_by: single()
-                    .filter(|(_, changed)| holds(*changed) != holds(ratio))
-                    .map(|(change, _)| *change)
+                    .filter(|&(_, changed)| holds(changed) != holds(ratio))
+                    .map(|(change, _)| change)
                     .collect(),
-                drawn: draws.iter().filter(|ratio| holds(**ratio)).count() as f64 / draws.len() as f64,
+                drawn: draws.iter().filter(|&&ratio| holds(ratio)).count() as f64 / draws.len() as f64,
             }
         };
-        ALL.iter().map(fate).collect()
+        ALL.iter().enumerate().map(fate).collect()
     }
 
     /// What each of the compared thresholds loses.
@@ -365,9 +367,10 @@ impl Analysis {
     }
 
     /// The analysis as rows: one for each conclusion and change, one for each conclusion, and one for each threshold.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    /// Tables round once, so they take rows with `more` digits.
+    pub(super) fn rows(&self, more: i32) -> Vec<Row> {
         let mut rows = Vec::new();
-        for conclusion in ALL {
+        for (number, (name, ..)) in ALL.iter().enumerate() {
             for (change, figures) in &self.points {
                 let (input, factor) = match change {
                     Change::Nothing => ("nothing".to_owned(), Value::from(1)),
@@ -376,11 +379,11 @@ impl Analysis {
                     }
                     Change::Draw(_) => (change.name(), Value::from("drawn")),
                 };
-                let mut row = Row::new("simulate", SENSITIVITY, conclusion.name)
+                let mut row = Row::new("simulate", SENSITIVITY, *name)
                     .with("input", input)
                     .with("factor", factor)
                     .with(CHANGED, change.kind());
-                row.put("ratio", (conclusion.ratio)(figures), 3);
+                row.put("ratio", figures.ratios[number], 3 + more);
                 rows.push(row);
             }
         }
@@ -390,17 +393,17 @@ impl Analysis {
                 .with("says", fate.says)
                 .with("fate", fate.word())
                 .with("turned_by", turned);
-            row.put("ratio", fate.ratio, 3);
-            row.put("ratio_least", fate.least, 3);
-            row.put("ratio_most", fate.most, 3);
-            row.put("draws_that_hold_percent", fate.drawn * 100.0, 1);
+            row.put("ratio", fate.ratio, 3 + more);
+            row.put("ratio_least", fate.least, 3 + more);
+            row.put("ratio_most", fate.most, 3 + more);
+            row.put("draws_that_hold_percent", fate.drawn * 100.0, 1 + more);
             rows.push(row);
         }
         let (least, most) = self.crossovers();
         for of in self.thresholds() {
             let mut row = Row::new("simulate", THRESHOLDS, "hybrid").with("threshold", of.threshold);
-            row.put("loss_percent", of.loss * 100.0, 1);
-            row.put("loss_percent_worst", of.worst * 100.0, 1);
+            row.put("loss_percent", of.loss * 100.0, 1 + more);
+            row.put("loss_percent_worst", of.worst * 100.0, 1 + more);
             row.put("crossover_least", f64::from(least), 0);
             row.put("crossover_most", f64::from(most), 0);
             rows.push(row);
@@ -430,7 +433,7 @@ mod tests {
         let machines: Vec<Machine> = (0..DRAWS).filter_map(|nth| Change::Draw(nth).of(&small(), 1)).collect();
         assert_eq!(machines.len(), DRAWS);
         assert!(machines.windows(2).all(|pair| pair[0] != pair[1] && pair[0].check().is_ok()));
-        let rows = analysis.rows();
+        let rows = analysis.rows(0);
         let of = |scenario: &str| rows.iter().filter(|row| row.scenario == scenario).count();
         assert_eq!(of(SENSITIVITY), ALL.len() * analysis.points.len());
         assert_eq!((of(CONCLUSIONS), of(THRESHOLDS)), (ALL.len(), COMPARED.len()));
