@@ -1,6 +1,16 @@
 //! The threads of a part: what they use, how they pass time, how they end.
+//!
+//! The roll: the ids of the threads of a part, for the threads that park them.
+//!
+//! The open sections of region readers, to check the promises of tokens.
+//!
+//! A reader numbers its sections, and publishes the number *after* it has begun a section and *before* it ends it: the number is
+//! odd while it is certainly inside. A thread that starts a grace period notes the open sections. When the library says that the
+//! grace period is over, all of them must have ended.
+//!
+//! The moment at the end of a part when its threads still exist, but no longer do anything.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -9,10 +19,8 @@ use rustix::io;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use stillpoint_harness::interrupt;
 
-use super::arena::{Context, Maker};
-use super::roll::{Present, Roll};
-use super::section::Sections;
-use super::tally::{Count, Tally};
+use crate::arena::{Context, Maker};
+use crate::counts::{Count, Tally};
 
 /// One thread of the mixed part.
 pub(crate) struct Actor<'s> {
@@ -156,4 +164,209 @@ pub(crate) fn join<T: Default>(context: &Context, thread: ScopedJoinHandle<'_, T
         context.findings.add(|| format!("a thread panicked: {}", text.unwrap_or("without a message")));
         T::default()
     })
+}
+
+/// One place for each slot.
+#[derive(Debug)]
+pub(crate) struct Roll(Box<[AtomicU32]>);
+
+/// A thread on the roll, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Present<'r>(&'r AtomicU32);
+
+// Relaxed throughout: an id that is out of date does no harm; its signal reaches no thread, or another thread.
+impl Roll {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// Gives this slot to the calling thread.
+    pub(crate) fn enter(&self, slot: usize) -> Present<'_> {
+        self.0[slot].store(own_id(), Ordering::Relaxed);
+        Present(&self.0[slot])
+    }
+
+    /// A random slot, and its thread.
+    pub(crate) fn pick(&self, rng: &mut Rng) -> Option<(usize, u32)> {
+        let slot = rng.usize(0..self.0.len());
+        Some((slot, self.thread_of(slot)?))
+    }
+
+    /// The thread of this slot, if there is one.
+    pub(crate) fn thread_of(&self, slot: usize) -> Option<u32> {
+        let thread = self.0[slot].load(Ordering::Relaxed);
+        (thread != 0).then_some(thread)
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The kernel's id of the calling thread.
+pub(crate) fn own_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The sections of one domain, one slot for each thread.
+#[derive(Debug)]
+pub(crate) struct Sections(Box<[Slot]>);
+
+/// A slot in its own cache line: a reader's store must not wait for another reader's.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Slot(AtomicU64);
+
+impl Sections {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| Slot::default()).collect())
+    }
+
+    /// Notes that the thread of this slot has begun a section.
+    pub(crate) fn begin(&self, slot: usize) {
+        self.step(slot);
+    }
+
+    /// Notes that the thread of this slot is about to end its section.
+    pub(crate) fn end(&self, slot: usize) {
+        self.step(slot);
+    }
+
+    /// Whether the thread of this slot is inside a section.
+    pub(crate) fn is_inside(&self, slot: usize) -> bool {
+        // Relaxed: for statistics.
+        self.0[slot].0.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    fn step(&self, slot: usize) {
+        let Slot(number) = &self.0[slot];
+        // Relaxed: the thread reads its own store. Release: pairs with the acquire load in `now`: the section began before a
+        // thread that sees its number started its token.
+        number.store(number.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// The open sections. Take them before you start the grace period.
+    pub(crate) fn now(&self) -> Snapshot {
+        let inside = self.0.iter().enumerate().filter_map(|(slot, Slot(number))| {
+            // Acquire: pairs with the release in `step`.
+            let number = number.load(Ordering::Acquire);
+            (number % 2 == 1).then_some((slot, number))
+        });
+        Snapshot(inside.collect())
+    }
+}
+
+/// The sections that were open at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot(Vec<(usize, u64)>);
+
+impl Snapshot {
+    /// Checks that all of them have ended. `what` names what claims to be over, for the finding.
+    pub(crate) fn verify(&self, sections: &Sections, context: &Context, what: &str) {
+        for &(slot, number) in &self.0 {
+            // Relaxed: the reader's store before the end of its section happens before the claim that the grace period is over.
+            if sections.0[slot].0.load(Ordering::Relaxed) == number {
+                context.findings.add(|| {
+                    format!("{what} was over although section {number} of thread {slot}, which began before it, had not ended")
+                });
+            }
+        }
+    }
+}
+
+/// How often each side checks. Not a barrier, at which the others would hang if a thread panicked.
+const PERIOD: Duration = Duration::from_micros(200);
+
+#[derive(Debug, Default)]
+pub(crate) struct Lull {
+    arrived: AtomicUsize,
+    over: AtomicBool,
+}
+
+/// Counts its thread as arrived when it is dropped, also by a panic.
+#[derive(Debug)]
+pub(crate) struct Arrival<'l>(&'l Lull);
+
+impl Lull {
+    pub(crate) fn expect(&self) -> Arrival<'_> {
+        Arrival(self)
+    }
+
+    /// Waits for `threads` arrivals.
+    pub(crate) fn wait_for_all(&self, threads: usize) {
+        // Acquire: pairs with the release in `drop`.
+        while self.arrived.load(Ordering::Acquire) < threads {
+            thread::sleep(PERIOD);
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        // Relaxed: a flag; the threads are joined.
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Arrival<'_> {
+    /// Marks the thread as finished, and waits for the end of the lull.
+    pub(crate) fn finish(self) {
+        let Self(lull) = self;
+        drop(self);
+        // Relaxed: see `end`.
+        while !lull.over.load(Ordering::Relaxed) {
+            thread::sleep(PERIOD);
+        }
+    }
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `wait_for_all`.
+        self.0.arrived.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::Findings;
+
+    #[test]
+    fn a_section_that_goes_on_is_found() {
+        let (sections, context) = (Sections::new(2), Context::leak(1, Findings::leak()));
+        sections.begin(1);
+        let snapshot = sections.now();
+        snapshot.verify(&sections, context, "token");
+        assert_eq!(context.findings.number(), 1);
+        assert!(context.findings.texts()[0].contains("token was over although section 1 of thread 1"));
+    }
+
+    #[test]
+    fn sections_that_ended_or_began_later_are_not() {
+        let (sections, context) = (Sections::new(2), Context::leak(1, Findings::leak()));
+        sections.begin(0);
+        let snapshot = sections.now();
+        sections.end(0);
+        sections.begin(0);
+        sections.begin(1);
+        snapshot.verify(&sections, context, "token");
+        assert!(!context.findings.any());
+    }
+
+    #[test]
+    fn a_thread_that_panics_has_arrived_as_well() {
+        let lull = Lull::default();
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| lull.expect().finish());
+            let failing = scope.spawn(|| {
+                let _arrival = lull.expect();
+                std::panic::resume_unwind(Box::new(()));
+            });
+            lull.wait_for_all(2);
+            assert!(!worker.is_finished());
+            lull.end();
+            assert!(failing.join().is_err());
+        });
+    }
 }

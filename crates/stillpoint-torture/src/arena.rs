@@ -16,10 +16,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::findings::Findings;
-use super::hold::{Hold, Kind};
-use super::looks::{Looks, OLDEST};
-use super::times::{SharedTimes, Times};
+use crate::counts::{Hold, Kind, Looks, OLDEST, SharedTimes, Times};
+use crate::findings::Findings;
 
 /// The records of one maker: more than a flood needs together with the objects that sleeping readers hold up.
 const PART: usize = 8192;

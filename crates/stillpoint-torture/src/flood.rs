@@ -11,14 +11,12 @@ use fastrand::Rng;
 use stillpoint::rcu::{Domain, RcuCell, RetireError, RetireHandle, Retired};
 use stillpoint_harness::output::say;
 
-use super::actor::{Actor, Shared, join, rest};
-use super::arena::{Context, Handle, Maker};
-use super::counts::{Counts, events};
-use super::hold::{Hold, Kind};
-use super::part::{Part, Stage};
-use super::setting::Setting;
-use super::times::{self, Times};
-use super::world::{PATIENCE, when_full};
+use crate::actor::{Actor, Shared, join, rest};
+use crate::arena::{Context, Handle, Maker};
+use crate::counts::{self, Counts, Hold, Kind, Times, events};
+use crate::findings::PATIENCE;
+use crate::plan::{Part, Stage};
+use crate::world::{Setting, when_full};
 
 const CELLS: usize = 8;
 /// One writer retires to a reclaimer, the other one to a background thread.
@@ -91,7 +89,7 @@ impl Part for Flood {
     fn show(&self) {
         say(format!("Floods, with a backlog of at most {} % of its limit", self.tally.fullest));
         self.tally.counts.show();
-        times::show(&[("waits for room", &self.tally.waits), ("backlog drained", &self.tally.drains)]);
+        counts::show(&[("waits for room", &self.tally.waits), ("backlog drained", &self.tally.drains)]);
     }
 }
 

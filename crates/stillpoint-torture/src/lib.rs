@@ -33,35 +33,19 @@ mod actor;
 mod arena;
 mod awaiting;
 mod counts;
-mod course;
 mod findings;
 mod flood;
 mod forks;
-mod hog;
-mod hold;
-mod leftover;
-mod looks;
-mod lull;
 mod mixed;
 mod options;
-mod park;
 mod parked;
-mod part;
-mod pipe;
 mod plan;
 mod races;
 mod reader;
 mod report;
-mod roll;
-mod section;
-mod setting;
-mod stores;
 mod table;
-mod tally;
-mod times;
 mod trouble;
 mod variant;
-mod watchdog;
 mod world;
 mod writer;
 
@@ -74,14 +58,13 @@ use stillpoint_harness::output::json::Nothing;
 use stillpoint_harness::results::Results;
 
 use self::arena::Context;
-use self::course::Course;
-use self::findings::Findings;
+use self::findings::{Findings, Watchdog};
 use self::plan::Plan;
+use self::report::Course;
 use self::variant::Broken;
-use self::watchdog::Watchdog;
 
-pub use self::course::FIGURES;
 pub use self::options::Options;
+pub use self::report::FIGURES;
 pub use self::variant::check_environment;
 
 /// Runs for the given time, or until something is found. `peers` are those that were built into the program.

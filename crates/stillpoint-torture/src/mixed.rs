@@ -8,18 +8,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use stillpoint_harness::output::say;
 
-use super::actor::{Actor, Shared, join, rest};
-use super::arena::Maker;
-use super::counts::Counts;
-use super::lull::Lull;
-use super::part::{Part, Stage};
-use super::reader;
-use super::setting::Setting;
-use super::tally::{Count, Tally};
-use super::times::Times;
-use super::trouble::{Parkings, Trouble};
-use super::world::World;
-use super::writer::Writer;
+use crate::actor::{Actor, Lull, Shared, join, rest};
+use crate::arena::Maker;
+use crate::counts::{Count, Counts, Tally, Times};
+use crate::plan::{Part, Stage};
+use crate::reader;
+use crate::trouble::{Parkings, Trouble};
+use crate::world::{Setting, World};
+use crate::writer::Writer;
 
 /// The mixed part, and what it has done so far.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use stillpoint_harness::flags::ResultFlags;
 
-use super::variant::Broken;
+use crate::variant::Broken;
 
 /// The flags of `stillpoint torture`.
 #[derive(Debug, Args)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
 use stillpoint::rcu::{Protected, Reader};
 
-use super::actor::Actor;
-use super::arena::{Handle, Identity};
-use super::hold::Kind;
-use super::tally::Count;
-use super::world::{PATIENCE, World};
+use crate::actor::Actor;
+use crate::arena::{Handle, Identity};
+use crate::counts::{Count, Kind};
+use crate::findings::PATIENCE;
+use crate::world::World;
 
 /// The most protected loads that one reader holds at a time: more than the slots in a reader's record.
 const MOST_HELD: usize = 24;

@@ -15,12 +15,11 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired};
 
-use super::Runs;
 use crate::actor::{join, rest, run_on};
 use crate::arena::{Context, Handle, Maker};
-use crate::hold::{Hold, Kind};
-use crate::looks::Looks;
-use crate::stores::Stores;
+use crate::awaiting::Stores;
+use crate::counts::{Hold, Kind, Looks};
+use crate::races::Runs;
 
 /// Few cells, in one cache line, so that the reader mostly loads the object that the writer is about to unlink.
 const CELLS: usize = 2;

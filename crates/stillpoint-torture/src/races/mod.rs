@@ -1,11 +1,7 @@
 //! The races: each provokes one fault.
 
-mod awaited;
-mod boosting;
 mod litmus;
-mod room;
-mod stops;
-mod tokens;
+mod small;
 
 use std::ops::Add;
 use std::time::Duration;
@@ -15,11 +11,11 @@ use stillpoint::fence::Mode;
 use stillpoint::rcu::Boost;
 use stillpoint_harness::output::say;
 
-use self::litmus::{Announce, Free, Litmus};
 use crate::actor::is_over;
+use crate::awaiting::Stores;
 use crate::counts::least;
-use crate::part::{Part, Stage};
-use crate::stores::Stores;
+use crate::plan::{Part, Stage};
+use crate::races::litmus::{Announce, Free, Litmus};
 
 /// All races, one after the other, and what they have done so far.
 pub(crate) struct Races {
@@ -184,11 +180,11 @@ impl Race {
         let (context, cpus) = (stage.context, stage.cpus);
         match self {
             Race::Litmus(litmus) => litmus.run(context, cpus, duration, rng),
-            Race::Tokens(mode) => tokens::run(*mode, context, cpus, duration, rng),
-            Race::Stop(mode) => stops::run(*mode, context, duration, rng),
-            Race::Boost(boost) => boosting::run(*boost, context, cpus, duration, rng),
-            Race::Room(mode) => room::run(*mode, context, duration, rng),
-            Race::Await(mode) => awaited::run(*mode, context, duration, stores, rng),
+            Race::Tokens(mode) => small::tokens(*mode, context, cpus, duration, rng),
+            Race::Stop(mode) => small::stops(*mode, context, duration, rng),
+            Race::Boost(boost) => small::boosts(*boost, context, cpus, duration, rng),
+            Race::Room(mode) => small::room(*mode, context, duration, rng),
+            Race::Await(mode) => small::await_all(*mode, context, duration, stores, rng),
         }
     }
 }

@@ -4,12 +4,10 @@ use std::thread;
 
 use stillpoint::rcu::Reader;
 
-use super::content::Content;
-use super::world::{Event, REPLACED, RESIDENT, World};
 use crate::actor::Actor;
 use crate::arena::Identity;
-use crate::counts::Counts;
-use crate::hold::{Hold, Kind};
+use crate::counts::{Counts, Hold, Kind};
+use crate::table::world::{Content, Event, REPLACED, RESIDENT, World};
 
 /// The keys of a burst.
 const BURST: usize = 8;

@@ -2,12 +2,10 @@
 
 use stillpoint::table::{Full, Removed};
 
-use super::content::{Content, Key};
-use super::world::{Event, OWNED, World};
 use crate::actor::Actor;
-use crate::counts::Counts;
-use crate::hold::Kind;
-use crate::pipe::Pipe;
+use crate::counts::{Counts, Kind};
+use crate::table::world::{Content, Event, Key, OWNED, World};
+use crate::writer::Pipe;
 
 /// The most removed entries that a writer keeps for a while.
 const MOST_KEPT: usize = 32;
