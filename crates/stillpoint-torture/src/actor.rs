@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use stillpoint_harness::interrupt;
 
 use crate::arena::{Context, Maker};
-use crate::counts::{Count, Tally};
+use crate::counts::{Count, SECTIONS, Tally};
 
 /// One thread of the mixed part.
 pub(crate) struct Actor<'s> {
@@ -75,7 +75,7 @@ impl<'s> Actor<'s> {
 
     /// Notes that the actor is about to end the section that it began at `begun`.
     pub(crate) fn end(&mut self, sections: &Sections, begun: Instant) {
-        self.tally.sections.add(begun.elapsed());
+        self.tally.times[SECTIONS].add(begun.elapsed());
         sections.end(self.slot);
     }
 
@@ -93,11 +93,7 @@ impl<'s> Actor<'s> {
     pub(crate) fn pause(&mut self) {
         match self.rng.u32(0..1000) {
             0..600 => {}
-            600..850 => {
-                let magnitude = self.rng.u32(1..14);
-                let turns = self.rng.u32(0..1 << magnitude);
-                (0..turns).for_each(|_| std::hint::spin_loop());
-            }
+            600..850 => spin(&mut self.rng, 1..14),
             850..966 => thread::yield_now(),
             966..980 => self.move_away(),
             980..998 => self.sleep(Duration::from_micros(200)),
@@ -128,6 +124,12 @@ pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set)
+}
+
+/// Spins for a random number of turns, up to two to the power of a random one of `magnitudes`.
+pub(crate) fn spin(rng: &mut Rng, magnitudes: impl std::ops::RangeBounds<u32>) {
+    let longest = 1 << rng.u32(magnitudes);
+    (0..rng.u32(0..longest)).for_each(|_| std::hint::spin_loop());
 }
 
 /// How often the calling thread was preempted.
@@ -161,7 +163,7 @@ pub(crate) fn join<T: Default>(context: &Context, thread: ScopedJoinHandle<'_, T
     thread.join().unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        context.findings.add(|| format!("a thread panicked: {}", text.unwrap_or("without a message")));
+        context.find(|| format!("a thread panicked: {}", text.unwrap_or("without a message")));
         T::default()
     })
 }
@@ -268,7 +270,7 @@ impl Snapshot {
         for &(slot, number) in &self.0 {
             // Relaxed: the reader's store before the end of its section happens before the claim that the grace period is over.
             if sections.0[slot].0.load(Ordering::Relaxed) == number {
-                context.findings.add(|| {
+                context.find(|| {
                     format!("{what} was over although section {number} of thread {slot}, which began before it, had not ended")
                 });
             }

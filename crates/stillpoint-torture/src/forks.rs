@@ -14,14 +14,13 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
 use stillpoint::rcu::{Guard, Protected, Reader};
-use stillpoint_harness::output::say;
 
 use crate::actor::{Actor, Shared, is_over, join};
 use crate::arena::{Handle, Maker};
-use crate::counts::{self, Counts, Kind, Looks, Times, events};
+use crate::counts::{Count, Kind, Looks, Tally};
 use crate::findings::PATIENCE;
 use crate::mixed;
-use crate::plan::{Part, Stage};
+use crate::part::Stage;
 use crate::world::{Setting, World};
 
 /// Threads of the parent, without the one that forks: a writer, two readers, and one that starts threads.
@@ -31,96 +30,58 @@ const PAUSE: Duration = Duration::from_millis(8);
 /// Seconds after which the kernel ends a child that does not end by itself. This is before the watchdog ends the parent.
 const LONGEST: u32 = 10;
 
-events! {
-    /// The events of forks: what the forking thread holds.
-    Birth {
-        Free = "children of a thread that held nothing", 0.2;
-        Guarded = "children forked inside a guard", 0.2;
-        Protecting = "children forked with a protected load", 0.2;
-    }
-}
-
-/// The part, and what it has done so far.
-#[derive(Default)]
-pub(crate) struct Forks {
-    births: Counts<Birth>,
-    lives: Times,
-    time: Duration,
-}
-
-impl Part for Forks {
-    fn share(&self) -> u32 {
-        6
-    }
-
-    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
-        stage.enter("fork", time);
-        let Stage { context, cpus, .. } = *stage;
-        let mut first = Maker::new(context, THREADS);
-        let setting = Setting::unlimited(stage.mode(rng), rng);
-        let (world, mut background) = World::new(context, &setting, THREADS + 1, &mut first, rng)?;
-        let shared = Shared::new(THREADS, cpus);
-        thread::scope(|scope| {
-            let background = scope.spawn(move || background.run());
-            let workers: Vec<_> = (0..THREADS)
-                .map(|slot| {
-                    let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
-                    let worlds = std::slice::from_ref(&world);
-                    scope.spawn(move || mixed::work(worlds, actor))
-                })
-                .collect();
-            let begun = Instant::now();
-            // Makes at least one child of each kind, even if the time is up.
-            for turn in 0.. {
-                thread::sleep(PAUSE.mul_f64(rng.f64()));
-                self.fork(&world, turn, &mut first, rng);
-                if is_over(context) || (turn >= 2 && begun.elapsed() >= time) {
-                    break;
-                }
-            }
-            shared.stop();
-            workers.into_iter().for_each(|worker| drop(join(context, worker)));
-            world.handle.stop();
-            join(context, background);
-        });
-        drop(first);
-        world.close(true);
-        self.time += time;
-        Ok(())
-    }
-
-    fn missing(&self) -> Vec<String> {
-        self.births.missing(self.time).iter().map(|what| format!("fork: {what}")).collect()
-    }
-
-    fn show(&self) {
-        say("Forks");
-        self.births.show();
-        counts::show(&[("life of a child", &self.lives)]);
-    }
-}
-
-impl Forks {
-    /// Forks while the caller's reader is in one of its states.
-    fn fork(&mut self, world: &World, turn: u32, maker: &mut Maker, rng: &mut Rng) {
-        let reader = world.domain.reader();
-        let (guard, protected) = match turn % 3 {
-            0 => (None, None),
-            1 => (Some(reader.pin()), None),
-            _ => (None, world.cell(rng).protect(&reader)),
-        };
-        self.births.add(match turn % 3 {
-            0 => Birth::Free,
-            1 => Birth::Guarded,
-            _ => Birth::Protecting,
-        });
-        let child = Child { world, reader: &reader, maker, rng: rng.fork(), guard, protected };
+/// Forks again and again while other threads use the domain.
+pub(crate) fn run(stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<Tally, String> {
+    let Stage { context, cpus, .. } = *stage;
+    let mut first = Maker::new(context, THREADS);
+    let setting = Setting::unlimited(stage.mode(rng), rng);
+    let (world, mut background) = World::new(context, &setting, THREADS + 1, &mut first, rng)?;
+    let (shared, mut tally) = (Shared::new(THREADS, cpus), Tally::default());
+    thread::scope(|scope| {
+        let background = scope.spawn(move || background.run());
+        let workers: Vec<_> = (0..THREADS)
+            .map(|slot| {
+                let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
+                let worlds = std::slice::from_ref(&world);
+                scope.spawn(move || mixed::work(worlds, actor))
+            })
+            .collect();
         let begun = Instant::now();
-        if let Err(what) = in_child(|| child.live()) {
-            world.context.findings.add(|| format!("the child of a fork failed: {what}"));
+        // Makes at least one child of each kind, even if the time is up.
+        for turn in 0.. {
+            thread::sleep(PAUSE.mul_f64(rng.f64()));
+            fork(&mut tally, &world, turn, &mut first, rng);
+            if is_over(context) || (turn >= 2 && begun.elapsed() >= time) {
+                break;
+            }
         }
-        self.lives.add(begun.elapsed());
+        shared.stop();
+        for worker in workers {
+            let _: Tally = join(context, worker);
+        }
+        world.handle.stop();
+        join(context, background);
+    });
+    drop(first);
+    world.close(true);
+    Ok(tally)
+}
+
+/// Forks while the caller's reader is in one of its states.
+fn fork(tally: &mut Tally, world: &World, turn: u32, maker: &mut Maker, rng: &mut Rng) {
+    let reader = world.domain.reader();
+    let (guard, protected) = match turn % 3 {
+        0 => (None, None),
+        1 => (Some(reader.pin()), None),
+        _ => (None, world.cell(rng).protect(&reader)),
+    };
+    tally.count([Count::Free, Count::Guarded, Count::Protecting][turn as usize % 3]);
+    let child = Child { world, reader: &reader, maker, rng: rng.fork(), guard, protected };
+    let begun = Instant::now();
+    if let Err(what) = in_child(|| child.live()) {
+        world.context.find(|| format!("the child of a fork failed: {what}"));
     }
+    tally.times[0].add(begun.elapsed());
 }
 
 /// Runs `body` in a child, and waits for its end. The error is what the child found, or how it ended.
@@ -198,7 +159,7 @@ impl Child<'_> {
     }
 
     fn find(&self, what: impl FnOnce() -> String) {
-        self.world.context.findings.add(what);
+        self.world.context.find(what);
     }
 
     /// Only the child's own reader is registered.

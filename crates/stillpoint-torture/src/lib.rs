@@ -39,6 +39,7 @@ mod forks;
 mod mixed;
 mod options;
 mod parked;
+mod part;
 mod plan;
 mod races;
 mod reader;
@@ -85,7 +86,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let context = Context::leak(plan.threads + 1, findings);
     let course = Course::follow(context, plan.duration);
     let run = plan.run(context, &Watchdog::start(findings, broken))?;
-    report::show(&run);
+    report::show(context, &run);
     results.write(&Machine::look(peers), &course.rows(), Nothing {}, FIGURES)?;
     report::judge(context, &run, broken)
 }

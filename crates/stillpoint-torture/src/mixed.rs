@@ -6,58 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use stillpoint_harness::output::say;
 
 use crate::actor::{Actor, Lull, Shared, join, rest};
 use crate::arena::Maker;
-use crate::counts::{Count, Counts, Tally, Times};
-use crate::plan::{Part, Stage};
+use crate::counts::{Count, Counts, Tally};
+use crate::part::Stage;
 use crate::reader;
 use crate::trouble::{Parkings, Trouble};
 use crate::world::{Setting, World};
 use crate::writer::Writer;
 
-/// The mixed part, and what it has done so far.
-#[derive(Default)]
-pub(crate) struct Mixed {
-    tally: Tally,
-    time: Duration,
-    rounds: u32,
-    /// As in the context.
-    destroyed: [u64; 7],
-    delays: Times,
-}
-
-impl Part for Mixed {
-    fn share(&self) -> u32 {
-        30
-    }
-
-    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
-        stage.enter("mixed", time);
-        let tally = run(stage, time, rng)?;
-        self.tally.merge(&tally);
-        self.time += time;
-        self.rounds += 1;
-        (self.destroyed, self.delays) = (stage.context.destroyed_by_age(), stage.context.delays());
-        Ok(())
-    }
-
-    fn missing(&self) -> Vec<String> {
-        let missing = self.tally.counts.missing(self.time).into_iter().chain(self.tally.looks.missing(3));
-        missing.map(|what| format!("mixed: {what}")).collect()
-    }
-
-    fn show(&self) {
-        say(format!("Mixed part: rounds: {}, of {:.1?} each", self.rounds, self.time / self.rounds.max(1)));
-        self.tally.counts.show();
-        self.tally.looks.show(Some(&self.destroyed));
-        self.tally.show_times(&self.delays);
-    }
-}
-
 /// Runs one round, and checks at the end that nothing is left.
-fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
+pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
     let Stage { context, threads, .. } = *stage;
     // Relaxed, here and below: a count, read while there is no other thread.
     let called = context.called.load(Ordering::Relaxed);
@@ -125,12 +85,12 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let called = context.called.load(Ordering::Relaxed) - called;
     let deferred = tally.counts.of(Count::Deferred);
     if called != deferred {
-        context.findings.add(|| format!("{deferred} callbacks were deferred, but {called} called"));
+        context.find(|| format!("{deferred} callbacks were deferred, but {called} called"));
     }
     Ok(tally)
 }
 
-fn count_trouble(counts: &mut Counts<Count>, parkings: Parkings, standing: u64) {
+fn count_trouble(counts: &mut Counts, parkings: Parkings, standing: u64) {
     counts.add_many(Count::Bursts, parkings.bursts);
     counts.add_many(Count::Parked, parkings.parked);
     counts.add_many(Count::ParkedInside, parkings.inside);

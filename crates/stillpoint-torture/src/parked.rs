@@ -21,7 +21,7 @@ use stillpoint_harness::output::say;
 
 use crate::actor::{is_over, join, own_id};
 use crate::arena::{Context, Handle, Maker};
-use crate::counts::{self, Counts, Hold, Kind, Looks, Times, events};
+use crate::counts::{Area, Count, Hold, Kind, Looks, Tally};
 use crate::findings::{Findings, PATIENCE};
 use crate::trouble::Parked;
 
@@ -32,20 +32,14 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub(crate) struct Companion {
     /// A separate context, because the other parts count their objects between parts.
     context: &'static Context,
-    counts: Counts<Sight>,
-    /// How long the readers were parked.
-    stays: Times,
+    /// Its times: how long the readers were parked, and those from unlink to destructor.
+    tally: Tally,
     time: Duration,
 }
 
 impl Companion {
     pub(crate) fn new(findings: &'static Findings) -> Self {
-        Self {
-            context: Context::leak(1, findings),
-            counts: Counts::default(),
-            stays: Times::default(),
-            time: Duration::ZERO,
-        }
+        Self { context: Context::leak(1, findings), tally: Tally::default(), time: Duration::ZERO }
     }
 
     /// Parks a reader of each kind, checks their domains until `stop` is set, and releases the readers.
@@ -66,15 +60,15 @@ impl Companion {
                 backgrounds.into_iter().map(|mut background| scope.spawn(move || background.run())).collect();
             let mut watches: Vec<_> = wards.iter().filter_map(|ward| ward.park(&mut maker, rng)).collect();
             for ward in &wards {
-                self.counts.add(match ward.kind() {
-                    Kind::Protected => Sight::Protected,
-                    Kind::Guard => Sight::Guards,
-                    Kind::Qsbr => Sight::Sections,
+                self.tally.count(match ward.kind {
+                    Kind::Protected => Count::ParkedLoads,
+                    Kind::Guard => Count::ParkedGuards,
+                    Kind::Qsbr => Count::ParkedSections,
                 });
             }
             let parked = Instant::now();
             loop {
-                watches.iter_mut().for_each(|watch| watch.look(&mut maker, &mut self.counts));
+                watches.iter_mut().for_each(|watch| watch.look(&mut maker, &mut self.tally));
                 // Relaxed: a flag; the thread is joined.
                 if stop.load(Ordering::Relaxed) || is_over(context) {
                     break;
@@ -82,27 +76,27 @@ impl Companion {
                 thread::sleep(PERIOD);
             }
             let released: Vec<_> = watches.into_iter().map(|watch| watch.release()).collect();
-            self.stays.add(parked.elapsed());
+            self.tally.times[0].add(parked.elapsed());
             wards.iter().for_each(Ward::stop);
             readers.into_iter().for_each(|reader| join(context, reader));
-            released.into_iter().for_each(|released| released.drain(&mut self.counts));
+            released.into_iter().for_each(|released| released.drain(&mut self.tally));
             wards.iter().for_each(Ward::stop_background);
             backgrounds.into_iter().for_each(|background| join(context, background));
         });
         drop((wards, maker));
         context.audit();
+        self.tally.times[1] = context.delays();
         self.time += begun.elapsed();
         Ok(())
     }
 
     pub(crate) fn missing(&self) -> Vec<String> {
-        self.counts.missing(self.time).iter().map(|what| format!("parked: {what}")).collect()
+        self.tally.missing(Area::Parked, self.time)
     }
 
     pub(crate) fn show(&self) {
-        say("Readers parked in a signal handler");
-        self.counts.show();
-        counts::show(&[("parked", &self.stays), ("unlink to destructor", &self.context.delays())]);
+        say(Area::Parked.names().1);
+        self.tally.show(Area::Parked);
     }
 }
 
@@ -114,22 +108,6 @@ const FLOOD: usize = 200;
 const STALL: Duration = Duration::from_millis(10);
 /// The limit of a wait that must fail.
 const SHORT: Duration = Duration::from_millis(1);
-
-events! {
-    /// The events while readers are parked.
-    Sight {
-        Guards = "readers parked inside a guard", 0.01;
-        Sections = "readers parked in a QSBR section", 0.01;
-        Protected = "readers parked with a protected load", 0.01;
-        NotOver = "tokens not over behind them", 2;
-        Full = "retirements handed back at the limit", 2;
-        Named = "timed waits that named the thread", 2;
-        Passed = "objects freed past a protected load", 200;
-        Pinned = "flushes that reported the protected object", 1;
-        Reported = "stalls reported, and their end", 0.01;
-        Freed = "backlogs freed once they were released", 0.01;
-    }
-}
 
 /// A domain with one reader, which will be parked.
 pub(super) struct Ward {
@@ -185,10 +163,6 @@ impl Ward {
         Ok((Self { context, kind, domain, cell, handle, thread, stop, shared, reports }, background))
     }
 
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
-    }
-
     /// The body of the reader's thread: one section, until `stop`.
     pub(super) fn read(&self) {
         match self.kind {
@@ -228,7 +202,7 @@ impl Ward {
         let thread = self.thread.load(Ordering::Acquire);
         let parked = (thread != 0).then(|| Parked::park(thread)).flatten();
         let Some(parked) = parked else {
-            self.context.findings.add(|| format!("a {} could not be parked", self.kind.text()));
+            self.context.find(|| format!("a {} could not be parked", self.kind.text()));
             return None;
         };
         let builder =
@@ -281,7 +255,7 @@ pub(super) struct Watch<'w> {
 
 impl<'w> Watch<'w> {
     fn find(&self, what: impl FnOnce() -> String) {
-        self.ward.context.findings.add(|| format!("behind a parked {}: {}", self.ward.kind.text(), what()));
+        self.ward.context.find(|| format!("behind a parked {}: {}", self.ward.kind.text(), what()));
     }
 
     /// Unlinks an object.
@@ -299,21 +273,21 @@ impl<'w> Watch<'w> {
     }
 
     /// Looks once.
-    pub(super) fn look(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
+    pub(super) fn look(&mut self, maker: &mut Maker, tally: &mut Tally) {
         match self.ward.kind {
-            Kind::Protected => self.look_past(maker, counts),
-            Kind::Guard => self.look_behind(ReaderKind::Guard, maker, counts),
-            Kind::Qsbr => self.look_behind(ReaderKind::Qsbr, maker, counts),
+            Kind::Protected => self.look_past(maker, tally),
+            Kind::Guard => self.look_behind(ReaderKind::Guard, maker, tally),
+            Kind::Qsbr => self.look_behind(ReaderKind::Qsbr, maker, tally),
         }
     }
 
     /// Behind a region reader, nothing is freed, and nothing is accepted beyond the limits.
-    fn look_behind(&mut self, kind: ReaderKind, maker: &mut Maker, counts: &mut Counts<Sight>) {
+    fn look_behind(&mut self, kind: ReaderKind, maker: &mut Maker, tally: &mut Tally) {
         let Ward { domain, handle, .. } = self.ward;
         if domain.check(self.token) {
             self.find(|| "the token is over".to_owned());
         }
-        counts.add(Sight::NotOver);
+        tally.count(Count::NotOver);
         while self.spare.is_none() {
             let Some(old) = self.unlink(maker) else { continue };
             self.spare = self.reclaimer.retire(old).err().map(|error| error.into_inner());
@@ -331,7 +305,7 @@ impl<'w> Watch<'w> {
                     let Err(error) = answer else {
                         return self.find(|| "a reclaimer at its limit took another object".to_owned());
                     };
-                    counts.add(Sight::Full);
+                    tally.count(Count::AtLimit);
                     self.spare = Some(error.into_inner());
                     break;
                 }
@@ -351,7 +325,7 @@ impl<'w> Watch<'w> {
             Err(SynchronizeError::Stalled(stall))
                 if (stall.thread_id, stall.reader) == (self.thread, kind) =>
             {
-                counts.add(Sight::Named)
+                tally.count(Count::Named)
             }
             answer => self.find(|| format!("a timed wait for thread {} said {answer:?}", self.thread)),
         }
@@ -373,7 +347,7 @@ impl<'w> Watch<'w> {
     }
 
     /// Past a protected load, everything except its object is freed.
-    fn look_past(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
+    fn look_past(&mut self, maker: &mut Maker, tally: &mut Tally) {
         if !self.ward.domain.check(self.token) {
             self.find(|| "a token is not over, although there is no region reader".to_owned());
         }
@@ -386,8 +360,8 @@ impl<'w> Watch<'w> {
         let flushed = self.reclaimer.flush_timeout(SHORT);
         match flushed {
             Err(SynchronizeError::Pinned { objects: 1, .. }) if self.reclaimer.pending() == 1 => {
-                counts.add(Sight::Pinned);
-                counts.add_many(Sight::Passed, FLOOD as u64);
+                tally.count(Count::Pinned);
+                tally.counts.add_many(Count::Passed, FLOOD as u64);
             }
             answer => {
                 let pending = self.reclaimer.pending();
@@ -415,13 +389,13 @@ pub(super) struct Released<'w> {
 
 impl Released<'_> {
     /// Checks that everything is freed at once.
-    pub(super) fn drain(mut self, counts: &mut Counts<Sight>) {
-        self.count_reports(counts);
+    pub(super) fn drain(mut self, tally: &mut Tally) {
+        self.count_reports(tally);
         match self.reclaimer.flush_timeout(PATIENCE) {
-            Ok(()) if self.reclaimer.pending() == 0 => counts.add(Sight::Freed),
+            Ok(()) if self.reclaimer.pending() == 0 => tally.count(Count::Freed),
             answer => {
                 let kind = self.ward.kind.text();
-                self.ward.context.findings.add(|| {
+                self.ward.context.find(|| {
                     format!(
                         "what a parked {kind} had held up was not freed after it was released: {answer:?}"
                     )
@@ -431,15 +405,15 @@ impl Released<'_> {
     }
 
     /// Checks that the hook was called at most once for the reader's one section.
-    fn count_reports(&self, counts: &mut Counts<Sight>) {
+    fn count_reports(&self, tally: &mut Tally) {
         let Ward { reports, context, kind, .. } = self.ward;
         // Relaxed: as in `Reports::note`.
         match reports.number.load(Ordering::Relaxed) {
             0 => {}
-            1 => counts.add(Sight::Reported),
-            number => context
-                .findings
-                .add(|| format!("the hook was called {number} times for a parked {}", kind.text())),
+            1 => tally.count(Count::Reported),
+            number => {
+                context.find(|| format!("the hook was called {number} times for a parked {}", kind.text()))
+            }
         }
     }
 }

@@ -1,5 +1,3 @@
-//! The interface of the parts that a run repeats.
-//!
 //! The plan of a run: its parts and their times.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,60 +11,14 @@ use stillpoint_harness::machine::cpus;
 
 use crate::actor::{is_over, join};
 use crate::arena::Context;
+use crate::counts::Area;
 use crate::findings::Watchdog;
-use crate::flood::Flood;
-use crate::forks::Forks;
-use crate::mixed::Mixed;
 use crate::options::Options;
 use crate::parked::Companion;
-use crate::races::Races;
-use crate::table::{TableRaces, Tables};
+use crate::part::{Part, Stage, Steady};
+use crate::races::{self, Races};
 use crate::trouble::Ordinary;
-
-/// A part of a run, which is repeated, and counts what it does.
-///
-/// A new part goes into the list in `plan.rs`. Before `run` returns, it has to end all threads that it starts, and destroy all
-/// objects that it makes from the stage's context.
-pub(crate) trait Part {
-    /// Its share of a cycle, in percent.
-    fn share(&self) -> u32;
-
-    /// Runs for `time`. An error is a reason why this machine cannot run it.
-    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String>;
-
-    /// The events that happened too rarely, in words.
-    fn missing(&self) -> Vec<String>;
-
-    /// Prints the counts, without those that are 0.
-    fn show(&self);
-}
-
-/// The environment of a part.
-pub(crate) struct Stage<'p> {
-    pub(crate) context: &'static Context,
-    /// The CPUs that this process may use.
-    pub(crate) cpus: &'p [usize],
-    /// The fence modes that this machine has.
-    pub(crate) modes: &'p [Mode],
-    /// Threads of the parts that want more threads than CPUs.
-    pub(crate) threads: usize,
-    pub(crate) watchdog: &'p Watchdog,
-    /// The state in which every thread has to be left.
-    pub(crate) ordinary: &'p Ordinary,
-}
-
-impl Stage<'_> {
-    /// Begins a stage: its name for findings, and its planned time.
-    pub(crate) fn enter(&self, name: &str, time: Duration) {
-        self.context.findings.enter(name);
-        self.watchdog.expect_end_in(time);
-    }
-
-    /// A random fence mode.
-    pub(crate) fn mode(&self, rng: &mut Rng) -> Mode {
-        self.modes[rng.usize(0..self.modes.len())]
-    }
-}
+use crate::{flood, forks, mixed, table};
 
 /// The approximate length of a cycle through all parts.
 const CYCLE: Duration = Duration::from_secs(4);
@@ -117,13 +69,14 @@ impl Plan {
     }
 
     fn parts(&self) -> Vec<Box<dyn Part>> {
+        let modes = &self.modes;
         vec![
-            Box::new(Mixed::default()),
-            Box::new(Flood::default()),
-            Box::new(Races::new(&self.modes)),
-            Box::new(Tables::default()),
-            Box::new(TableRaces::new(&self.modes)),
-            Box::new(Forks::default()),
+            Steady::boxed(Area::Mixed, 30, mixed::run),
+            Steady::boxed(Area::Flood, 5, flood::run),
+            Box::new(Races::new(40, races::ALL, modes)),
+            Steady::boxed(Area::Tables, 14, table::run),
+            Box::new(Races::new(15, races::OF_TABLES, modes)),
+            Steady::boxed(Area::Forks, 6, forks::run),
         ]
     }
 

@@ -117,7 +117,7 @@ fn guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     if actor.once_in(32) {
         expect_refusal(actor, world);
         if reader.offline() {
-            world.context.findings.add(|| "a reader went offline under a guard".to_owned());
+            world.context.find(|| "a reader went offline under a guard".to_owned());
         }
     }
     held.into_iter().for_each(|met| meet_again(actor, world, Kind::Guard, met));
@@ -131,7 +131,7 @@ fn expect_refusal(actor: &mut Actor<'_>, world: &World) {
         Err(SynchronizeError::WouldDeadlock { reader: ReaderKind::Guard, .. }) => {
             actor.tally.count(Count::Refused)
         }
-        answer => world.context.findings.add(|| format!("a wait under a guard was not refused: {answer:?}")),
+        answer => world.context.find(|| format!("a wait under a guard was not refused: {answer:?}")),
     }
 }
 
@@ -144,7 +144,7 @@ fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     for _ in 0..actor.rng.u32(1..8) {
         actor.pause();
         if domain.check(token) {
-            context.findings.add(|| "a token was over inside a section that began before it".to_owned());
+            context.find(|| "a token was over inside a section that began before it".to_owned());
         }
     }
     actor.tally.count(Count::Inside);
@@ -152,8 +152,8 @@ fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     drop(guard);
     match domain.wait_timeout(token, PATIENCE) {
         Ok(()) if domain.check(token) => actor.tally.count(Count::Outside),
-        Ok(()) => context.findings.add(|| "a token was not over after a wait for it".to_owned()),
-        Err(error) => context.findings.add(|| format!("a token was not over after its section: {error}")),
+        Ok(()) => context.find(|| "a token was not over after a wait for it".to_owned()),
+        Err(error) => context.find(|| format!("a token was not over after its section: {error}")),
     }
 }
 
@@ -204,7 +204,7 @@ fn doze(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let identity = world.context.meet(&object, hold, &mut actor.tally.looks);
     let is_away = actor.rng.bool();
     if is_away && !reader.offline() {
-        world.context.findings.add(|| "a reader without a guard did not go offline".to_owned());
+        world.context.find(|| "a reader without a guard did not go offline".to_owned());
     }
     actor.tally.count(if is_away { Count::Away } else { Count::Silent });
     actor.sleep(Duration::from_millis(1));
@@ -259,7 +259,7 @@ fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
             3 if may_wait => {
                 actor.tally.count(Count::OwnSynchronize);
                 if let Err(error) = reader.synchronize() {
-                    world.context.findings.add(|| format!("a QSBR reader's own wait failed: {error}"));
+                    world.context.find(|| format!("a QSBR reader's own wait failed: {error}"));
                 }
             }
             _ => {

@@ -15,6 +15,7 @@ use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::say;
 
 use crate::arena::Context;
+use crate::counts::{self, show_destroyed};
 use crate::plan::{Plan, Run, mode_names};
 use crate::trouble::best_rank;
 use crate::variant::Broken;
@@ -32,7 +33,7 @@ pub(crate) fn introduce(plan: &Plan, broken: Option<Broken>) {
 }
 
 /// Prints all counts.
-pub(crate) fn show(run: &Run) {
+pub(crate) fn show(context: &Context, run: &Run) {
     // A run that ends early has parts that never began.
     for part in &run.parts[..run.begun] {
         say("");
@@ -40,6 +41,10 @@ pub(crate) fn show(run: &Run) {
     }
     say("");
     run.companion.show();
+    say("");
+    say("The objects of all parts");
+    show_destroyed(&context.destroyed_by_age());
+    counts::show(&[("unlink to destructor", &context.delays())]);
 }
 
 /// Prints the verdict.

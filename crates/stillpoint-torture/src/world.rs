@@ -77,6 +77,11 @@ pub(crate) struct World {
     pub(crate) reports: Arc<AtomicU64>,
 }
 
+/// A domain without further settings.
+pub(crate) fn plain(mode: Mode) -> Result<Domain, String> {
+    Domain::builder().fence(mode).build().map_err(|error| error.to_string())
+}
+
 /// A random policy for retirements that find no room.
 pub(crate) fn when_full(rng: &mut Rng) -> WhenFull {
     match rng.u32(0..3) {
@@ -136,8 +141,7 @@ impl World {
         let token = domain.start();
         if !domain.check(token) {
             context
-                .findings
-                .add(|| format!("a token was not over although no reader was left: {:?}", domain.stats()));
+                .find(|| format!("a token was not over although no reader was left: {:?}", domain.stats()));
         }
         if !tidy {
             return;
@@ -147,11 +151,11 @@ impl World {
             reclaimer.poll();
         }
         if let Err(error) = reclaimer.flush_timeout(PATIENCE) {
-            context.findings.add(|| format!("objects that no reader holds were not freed: {error}"));
+            context.find(|| format!("objects that no reader holds were not freed: {error}"));
         }
         let stats = domain.stats();
         if stats.pending != 0 || stats.retired != stats.freed || stats.readers != 0 {
-            context.findings.add(|| format!("the domain has miscounted: {stats:?}"));
+            context.find(|| format!("the domain has miscounted: {stats:?}"));
         }
     }
 }

@@ -18,7 +18,7 @@ use stillpoint::rcu::{Domain, Reclaimer, Retired};
 use crate::actor::{Actor, Snapshot};
 use crate::arena::{Context, Handle, Identity};
 use crate::awaiting::{block_on, poll_and_drop};
-use crate::counts::{Count, OLDEST};
+use crate::counts::{Count, GRACE, OLDEST, SYNCHRONIZE};
 use crate::findings::PATIENCE;
 use crate::world::{World, when_full};
 
@@ -157,7 +157,7 @@ impl<'w> Writer<'w> {
     /// Retires an unlinked object in a random way.
     fn dispose(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
         let Some(identity) = old.identity() else {
-            self.world.context.findings.add(|| "an object was destroyed before it was retired".to_owned());
+            self.world.context.find(|| "an object was destroyed before it was retired".to_owned());
             return;
         };
         self.world.context.unlink(identity);
@@ -212,7 +212,7 @@ impl<'w> Writer<'w> {
 
     fn expect_full(&self, reason: RetireErrorKind) {
         if !reason.is_full() {
-            self.world.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
+            self.world.context.find(|| format!("a retirement was refused: {reason:?}"));
         }
     }
 
@@ -243,7 +243,7 @@ impl<'w> Writer<'w> {
                 actor.tally.count(Count::WaitedInVain);
                 self.kept.push(error.into_inner());
             }
-            Err(error) => self.world.context.findings.add(|| format!("a wait for an object failed: {error}")),
+            Err(error) => self.world.context.find(|| format!("a wait for an object failed: {error}")),
         }
     }
 
@@ -263,16 +263,14 @@ impl<'w> Writer<'w> {
             if domain.check(*token) {
                 inside.verify(sections, context, "a token");
                 if !domain.check(*token) {
-                    context.findings.add(|| "a token that was over is not over any more".to_owned());
+                    context.find(|| "a token that was over is not over any more".to_owned());
                 }
                 actor.tally.count(Count::Tokens);
-                actor.tally.grace.add(started.elapsed());
+                actor.tally.times[GRACE].add(started.elapsed());
                 return false;
             }
             if started.elapsed() > PATIENCE {
-                context
-                    .findings
-                    .add(|| format!("a token is not over after {PATIENCE:?}: {:?}", domain.stats()));
+                context.find(|| format!("a token is not over after {PATIENCE:?}: {:?}", domain.stats()));
             }
             true
         });
@@ -296,9 +294,9 @@ impl<'w> Writer<'w> {
             Ok(()) => {
                 inside.verify(sections, context, "a wait");
                 actor.tally.count(Count::Synchronized);
-                actor.tally.synchronize.add(begun.elapsed());
+                actor.tally.times[SYNCHRONIZE].add(begun.elapsed());
             }
-            Err(error) => context.findings.add(|| format!("a wait without a limit failed: {error}")),
+            Err(error) => context.find(|| format!("a wait without a limit failed: {error}")),
         }
     }
 
@@ -311,7 +309,7 @@ impl<'w> Writer<'w> {
                 actor.tally.count(Count::TimedWaits);
             }
             Err(SynchronizeError::Stalled(_)) => actor.tally.count(Count::TimedOut),
-            Err(error) => context.findings.add(|| format!("a timed wait failed: {error}")),
+            Err(error) => context.find(|| format!("a timed wait failed: {error}")),
         }
     }
 
@@ -332,8 +330,8 @@ impl<'w> Writer<'w> {
                 inside.verify(sections, context, "a future");
                 actor.tally.count(Count::Awaited);
             }
-            Some(Err(error)) => context.findings.add(|| format!("a future failed: {error}")),
-            None => context.findings.add(|| format!("a future was not woken within {PATIENCE:?}")),
+            Some(Err(error)) => context.find(|| format!("a future failed: {error}")),
+            None => context.find(|| format!("a future was not woken within {PATIENCE:?}")),
         }
     }
 
@@ -341,13 +339,10 @@ impl<'w> Writer<'w> {
         actor.tally.count(Count::Flushed);
         match self.reclaimer.flush_timeout(short(actor)) {
             Ok(()) if self.reclaimer.pending() != 0 => {
-                self.world
-                    .context
-                    .findings
-                    .add(|| "a flush that succeeded has left objects behind".to_owned());
+                self.world.context.find(|| "a flush that succeeded has left objects behind".to_owned());
             }
             Ok(()) | Err(SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. }) => {}
-            Err(error) => self.world.context.findings.add(|| format!("a timed flush failed: {error}")),
+            Err(error) => self.world.context.find(|| format!("a timed flush failed: {error}")),
         }
     }
 

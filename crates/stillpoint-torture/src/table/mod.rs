@@ -14,85 +14,42 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint_harness::output::say;
 
 use crate::actor::{Actor, Shared, is_over, join, rest};
 use crate::arena::{Context, Maker};
-use crate::counts::{self, Counts, Kind, Looks, Times};
+use crate::counts::{Count, Kind, Tally};
 use crate::findings::PATIENCE;
-use crate::plan::{Part, Stage};
-pub(super) use crate::table::races::TableRaces;
+use crate::part::Stage;
+pub(crate) use crate::table::races::{Against, TableRace};
 use crate::table::reader::Reading;
-use crate::table::world::{Event, World};
+use crate::table::world::World;
 use crate::table::writer::Writing;
 use crate::trouble::Trouble;
 
 /// The life of one table.
 const LIFE: Duration = Duration::from_millis(150);
 
-/// The part, and what it has done so far.
-#[derive(Default)]
-pub(crate) struct Tables {
-    did: Did,
-    time: Duration,
-}
-
-#[derive(Default)]
-struct Did {
-    counts: Counts<Event>,
-    looks: Looks,
-    sections: Times,
-}
-
-impl Did {
-    fn merge(&mut self, other: &Self) {
-        self.counts.merge(&other.counts);
-        self.looks.merge(&other.looks);
-        self.sections.merge(&other.sections);
-    }
-}
-
-impl Part for Tables {
-    fn share(&self) -> u32 {
-        14
-    }
-
-    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
-        stage.enter("tables", time);
-        let begun = Instant::now();
-        loop {
-            self.did.merge(&life(stage, LIFE.min(time), rng)?);
-            stage.context.audit();
-            if is_over(stage.context) || begun.elapsed() + LIFE / 2 >= time {
-                break;
-            }
+/// One table after the other.
+pub(crate) fn run(stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<Tally, String> {
+    let (begun, mut tally) = (Instant::now(), Tally::default());
+    loop {
+        tally.merge(&life(stage, LIFE.min(time), rng)?);
+        stage.context.audit();
+        if is_over(stage.context) || begun.elapsed() + LIFE / 2 >= time {
+            return Ok(tally);
         }
-        self.time += time;
-        Ok(())
-    }
-
-    fn missing(&self) -> Vec<String> {
-        let missing = self.did.counts.missing(self.time).into_iter().chain(self.did.looks.missing(2));
-        missing.map(|what| format!("tables: {what}")).collect()
-    }
-
-    fn show(&self) {
-        say("Tables");
-        self.did.counts.show();
-        self.did.looks.show(None);
-        counts::show(&[("sections", &self.did.sections)]);
     }
 }
 
 /// One table, from its first entry to its last.
-fn life(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Did, String> {
+fn life(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
     let Stage { context, threads, cpus, .. } = *stage;
     let mut first = Maker::new(context, threads);
     let writers = threads.div_ceil(2).min(8);
     let world = World::new(context, stage.mode(rng), (threads, writers as u64), &mut first, rng)?;
     drop(first);
     let shared = Shared::new(threads, cpus);
-    let mut did = thread::scope(|scope| {
+    let mut tally = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|slot| {
                 let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
@@ -105,28 +62,28 @@ fn life(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Did, Str
         rest(context, duration);
         shared.stop();
         let parkings = trouble.join(context);
-        let mut did = Did::default();
-        workers.into_iter().for_each(|worker| did.merge(&join(context, worker)));
-        did.counts.add_many(Event::Troubled, parkings.bursts + parkings.parked);
-        did
+        let mut tally = Tally::default();
+        workers.into_iter().for_each(|worker| tally.merge(&join(context, worker)));
+        tally.counts.add_many(Count::Troubled, parkings.bursts + parkings.parked);
+        tally
     });
-    did.counts.add(Event::Tables);
-    did.counts.add_many(Event::Growths, world.table.stats().growths as u64);
+    tally.count(Count::Tables);
+    tally.counts.add_many(Count::Growths, world.table.stats().growths as u64);
     end(context, world);
-    Ok(did)
+    Ok(tally)
 }
 
-fn read(world: &World, mut actor: Actor<'_>) -> Did {
+fn read(world: &World, mut actor: Actor<'_>) -> Tally {
     let present = actor.appear();
     let mut reading = Reading::new(world);
     while !actor.is_stopped() {
         reading.visit(&mut actor);
     }
     drop(present);
-    Did { counts: reading.counts, looks: actor.tally.looks, sections: actor.tally.sections }
+    actor.tally
 }
 
-fn write(world: &World, mut actor: Actor<'_>) -> Did {
+fn write(world: &World, mut actor: Actor<'_>) -> Tally {
     let present = actor.appear();
     let mut writing = Writing::new(world, actor.slot as u64);
     while !actor.is_stopped() {
@@ -134,7 +91,7 @@ fn write(world: &World, mut actor: Actor<'_>) -> Did {
     }
     drop(present);
     writing.finish();
-    Did { counts: writing.counts, looks: actor.tally.looks, sections: actor.tally.sections }
+    actor.tally
 }
 
 /// Checks a table that no thread uses any more: its entries are right, it is empty after a clear, and nothing is pending.
@@ -146,7 +103,7 @@ fn end(context: &Context, world: World) {
     if entries != table.len() || (0..64).any(|key| table.within(&reader.pin()).get(&world.key(key)).is_none())
     {
         let hold = world.hold(Kind::Guard);
-        context.findings.add(|| format!("{hold} counted {entries} entries in a table at rest, {stats:?}"));
+        context.find(|| format!("{hold} counted {entries} entries in a table at rest, {stats:?}"));
     }
     table.clear();
     let deadline = Instant::now() + PATIENCE;
@@ -154,6 +111,6 @@ fn end(context: &Context, world: World) {
         table.poll();
     }
     if table.pending() != 0 || !table.is_empty() {
-        context.findings.add(|| format!("a table that was cleared is not empty: {:?}", table.stats()));
+        context.find(|| format!("a table that was cleared is not empty: {:?}", table.stats()));
     }
 }

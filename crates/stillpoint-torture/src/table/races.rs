@@ -1,12 +1,9 @@
-//! The list of races in tables, and their counts. [`bout`](super::bout) has the two threads.
-//!
 //! One race in a table: a reader looks the same keys up over and over, and a writer changes them, or makes the table grow.
 //!
 //! From time to time, one of the two parks the other in a signal handler, at any instruction, and continues. So it meets windows
 //! of a few instructions, and can stay in them for as long as it needs.
 
 use std::hint::black_box;
-use std::ops::Add;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,124 +11,28 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
-use stillpoint_harness::output::say;
 
 use crate::actor::{Roll, is_over, join, run_on};
 use crate::arena::{Context, Identity, Maker};
 use crate::awaiting::Stores;
-use crate::counts::{Hold, Kind, Looks, least};
-use crate::plan::{Part, Stage};
+use crate::counts::{Hold, Kind, Looks, Runs};
 use crate::table::world::{Content, Entries, Key, builder};
 use crate::trouble::Parked;
+use crate::world::plain;
 
 /// The number of keys that the reader looks up: few, so that the threads meet in one bucket, or many.
 const FEW: u64 = 2;
 const MANY: u64 = 64;
-/// The least number of tries per second of a race: less proves nothing.
-const LEAST: f64 = 300.0;
-
 /// One race.
 #[derive(Debug, Clone, Copy)]
-struct Race {
-    against: Against,
-    kind: Kind,
-    mode: Mode,
+pub(crate) struct TableRace {
+    pub(crate) against: Against,
+    pub(crate) kind: Kind,
+    pub(crate) mode: Mode,
 }
 
-const ALL: &[Race] = &[
-    race(Kind::Protected, Against::Replace, Mode::Symmetric),
-    race(Kind::Protected, Against::Growth, Mode::Symmetric),
-    race(Kind::Guard, Against::Growth, Mode::Asymmetric),
-    race(Kind::Protected, Against::Replace, Mode::Asymmetric),
-    race(Kind::Qsbr, Against::Growth, Mode::Symmetric),
-    race(Kind::Protected, Against::Growth, Mode::Asymmetric),
-];
-
-const fn race(kind: Kind, against: Against, mode: Mode) -> Race {
-    Race { against, kind, mode }
-}
-
-/// The counts of a race.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Runs {
-    pub(super) lookups: u64,
-    pub(super) changes: u64,
-    pub(super) parkings: u64,
-}
-
-impl Add for Runs {
-    type Output = Self;
-
-    fn add(self, more: Self) -> Self {
-        Self {
-            lookups: self.lookups + more.lookups,
-            changes: self.changes + more.changes,
-            parkings: self.parkings + more.parkings,
-        }
-    }
-}
-
-/// All races, which run one after the other, and their counts.
-pub(crate) struct TableRaces {
-    races: Vec<(Race, Runs)>,
-    /// The time of each race.
-    time: Duration,
-    /// For the reader. Shared by the tables, because it takes long to make.
-    stores: Stores,
-}
-
-impl TableRaces {
-    /// The races that these fence modes allow.
-    pub(crate) fn new(modes: &[Mode]) -> Self {
-        let races = ALL.iter().filter(|race| modes.contains(&race.mode));
-        let races = races.map(|&race| (race, Runs::default())).collect();
-        Self { races, time: Duration::ZERO, stores: Stores::new() }
-    }
-}
-
-impl Part for TableRaces {
-    fn share(&self) -> u32 {
-        15
-    }
-
-    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
-        let time = time.div_f64(self.races.len() as f64);
-        for (race, runs) in &mut self.races {
-            if is_over(stage.context) {
-                break;
-            }
-            stage.enter(&race.title(), time);
-            let begun = Instant::now();
-            // A table for each growth, or for some milliseconds.
-            while begun.elapsed() < time && !is_over(stage.context) {
-                *runs = *runs + race.run(stage, begun + time, &mut self.stores, rng)?;
-            }
-            stage.context.audit();
-        }
-        self.time += time;
-        Ok(())
-    }
-
-    fn missing(&self) -> Vec<String> {
-        let least = least(LEAST, self.time);
-        let few = self
-            .races
-            .iter()
-            .filter(|(_, runs)| runs.lookups.min(runs.changes) < least || runs.parkings == 0);
-        few.map(|(race, runs)| format!("races of {}: {runs:?}", race.title())).collect()
-    }
-
-    fn show(&self) {
-        say("Races in tables                                    lookups       changes   parked");
-        let have_run = self.races.iter().filter(|(_, runs)| runs.lookups + runs.changes != 0);
-        for (race, Runs { lookups, changes, parkings }) in have_run {
-            say(format!("  {:<42} {lookups:>13} {changes:>13} {parkings:>8}", race.title()));
-        }
-    }
-}
-
-impl Race {
-    fn title(&self) -> String {
+impl TableRace {
+    pub(crate) fn title(&self) -> String {
         let what = match self.against {
             Against::Replace => "replace",
             Against::Growth => "growth",
@@ -139,16 +40,32 @@ impl Race {
         format!("table: {} against {what} ({})", self.kind.text(), self.mode)
     }
 
-    /// Runs a race in one table.
-    fn run(
+    /// Runs a race in one table after the other: each has a growth, or some milliseconds.
+    pub(crate) fn run(
         &self,
-        stage: &Stage<'_>,
+        context: &'static Context,
+        cpus: &[usize],
+        time: Duration,
+        stores: &mut Stores,
+        rng: &mut Rng,
+    ) -> Result<Runs, String> {
+        let (end, mut runs) = (Instant::now() + time, Runs::default());
+        while Instant::now() < end && !is_over(context) {
+            runs = runs + self.in_one(context, cpus, end, stores, rng)?;
+        }
+        Ok(runs)
+    }
+
+    /// Runs a race in one table.
+    fn in_one(
+        &self,
+        context: &'static Context,
+        cpus: &[usize],
         end: Instant,
         stores: &mut Stores,
         rng: &mut Rng,
     ) -> Result<Runs, String> {
-        let Stage { context, cpus, .. } = *stage;
-        let domain = Domain::builder().fence(self.mode).build().map_err(|error| error.to_string())?;
+        let domain = plain(self.mode)?;
         let table = builder(&domain).build().map_err(|error| error.to_string())?;
         let mut maker = Maker::new(context, 0);
         let keys = if self.against == Against::Replace { FEW } else { MANY };
@@ -198,37 +115,37 @@ const PARKED_IN: u32 = 1000;
 
 /// What the writer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Against {
+pub(crate) enum Against {
     Replace,
     Growth,
 }
 
 /// One of the two threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
+enum Slot {
     Reader = 0,
     Writer = 1,
 }
 
 /// Two threads and a table.
 #[derive(Clone, Copy)]
-pub(super) struct Bout<'b> {
-    pub(super) context: &'static Context,
-    pub(super) domain: &'b Domain,
-    pub(super) table: &'b Entries,
+struct Bout<'b> {
+    context: &'static Context,
+    domain: &'b Domain,
+    table: &'b Entries,
     /// The reader looks up the keys below this number, which are always in the table.
-    pub(super) keys: u64,
-    pub(super) hold: Hold,
-    pub(super) against: Against,
+    keys: u64,
+    hold: Hold,
+    against: Against,
     /// The thread that the other one parks from time to time.
-    pub(super) parked: Slot,
-    pub(super) roll: &'b Roll,
-    pub(super) stop: &'b AtomicBool,
+    parked: Slot,
+    roll: &'b Roll,
+    stop: &'b AtomicBool,
 }
 
 impl Bout<'_> {
     /// The body of the reader. Returns its counts.
-    pub(super) fn read(self, cpu: usize, stores: &mut Stores, mut rng: Rng) -> Runs {
+    fn read(self, cpu: usize, stores: &mut Stores, mut rng: Rng) -> Runs {
         // If it is refused, the threads meet less often. The counts show if that is too rarely.
         let _ = run_on(&[cpu]);
         let keys: Vec<Key> = (0..self.keys).map(|key| Key::new(key, self.context)).collect();
@@ -256,7 +173,7 @@ impl Bout<'_> {
                 stores.fill(fill);
                 look_up(&keys[rng.usize(0..keys.len())], rng.u32(0..1 << magnitude));
             }
-            runs.lookups += BATCH;
+            runs.tries += BATCH;
             if self.parked == Slot::Writer
                 && rng.u32(0..16) == 0
                 && let Some(_parked) = self.park(Slot::Writer)
@@ -274,7 +191,7 @@ impl Bout<'_> {
     }
 
     /// The body of the writer, until the table has grown twice. Returns its counts.
-    pub(super) fn write(self, cpu: usize, mut maker: Maker, end: Instant, mut rng: Rng) -> Runs {
+    fn write(self, cpu: usize, mut maker: Maker, end: Instant, mut rng: Rng) -> Runs {
         // If it is refused: see `read`.
         let _ = run_on(&[cpu]);
         let present = self.roll.enter(Slot::Writer as usize);
@@ -301,7 +218,7 @@ impl Bout<'_> {
             if parked.is_some() && number % BATCH == 0 {
                 scribble(&mut rng);
             }
-            runs.changes += u64::from(self.change(&mut maker, number, &mut rng));
+            runs.over += u64::from(self.change(&mut maker, number, &mut rng));
         }
         drop((parked, present));
         runs
@@ -314,11 +231,11 @@ impl Bout<'_> {
         let Some(content) = Content::make(maker, key, number + 1) else { return false };
         match self.table.insert(Key::new(key, self.context), content) {
             Ok(None) if is_change => {
-                self.context.findings.add(|| format!("a writer did not find key {key}, which was there"));
+                self.context.find(|| format!("a writer did not find key {key}, which was there"));
             }
             // The drop retires the old entry, and mostly frees it.
             Ok(old) => drop(old),
-            Err(_) => self.context.findings.add(|| "a table without a maximum was full".to_owned()),
+            Err(_) => self.context.find(|| "a table without a maximum was full".to_owned()),
         }
         if is_change && rng.bool() {
             self.table.poll();
@@ -348,7 +265,7 @@ impl Seeing<'_> {
         let Bout { context, hold, table, .. } = self.bout;
         let number = key.number().unwrap_or_default();
         let Some(content) = found else {
-            context.findings.add(|| {
+            context.find(|| {
                 format!("{hold} did not find key {number}, which is always there: {:?}", table.stats())
             });
             return;
@@ -358,7 +275,7 @@ impl Seeing<'_> {
         };
         let (before, now) = (&mut self.versions[number as usize], content.version);
         if now < *before {
-            context.findings.add(|| format!("{hold} found version {now} of key {number} after {before}"));
+            context.find(|| format!("{hold} found version {now} of key {number} after {before}"));
         }
         *before = now;
         for _ in 0..again {

@@ -21,7 +21,7 @@ use stillpoint::table::{Table, TableBuilder};
 
 use crate::actor::Sections;
 use crate::arena::{Context, Handle, Identity, Maker};
-use crate::counts::{Hold, Kind, Looks, events};
+use crate::counts::{Hold, Kind, Looks};
 use crate::world::Setting;
 
 /// Relates a key to its seal, so that freed memory does not match.
@@ -61,7 +61,7 @@ impl PartialEq for Key {
             // The key that is still alive is the one that was looked up.
             (Some(number), None) | (None, Some(number)) => {
                 let context = if self.number().is_some() { self.context } else { other.context };
-                context.findings.add(|| format!("key {number} was compared with one that had been freed"));
+                context.find(|| format!("key {number} was compared with one that had been freed"));
                 false
             }
         }
@@ -118,7 +118,7 @@ impl Content {
     ) -> Option<Identity> {
         let identity = context.meet(&self.handle, hold, looks)?;
         if self.key != key {
-            context.findings.add(|| format!("{hold} found the entry of key {} for key {key}", self.key));
+            context.find(|| format!("{hold} found the entry of key {} for key {key}", self.key));
             return None;
         }
         Some(identity)
@@ -149,30 +149,6 @@ pub(super) const OWNED: u64 = 1024;
 const SHARED: u64 = 2048;
 /// The maximum of a limited table: a number of entries that the writers reach.
 const MAXIMUM: usize = 1500;
-
-events! {
-    /// The events of tables.
-    Event {
-        Tables = "tables made and ended", 2;
-        Growths = "growths", 1;
-        Gets = "protected lookups", 1000;
-        GuardGets = "lookups under a guard", 500;
-        Bursts = "bursts of lookups", 50;
-        QsbrGets = "lookups in a QSBR section", 200;
-        Iterations = "iterations", 1;
-        Inserted = "entries inserted", 1000;
-        Replaced = "entries replaced", 200;
-        Removed = "entries removed", 500;
-        GotOrInserted = "entries got or inserted", 50;
-        Updated = "entries updated", 20;
-        RemovedIf = "conditional removals", 50;
-        Retained = "sweeps by a condition", 0.5;
-        Reserved = "reservations", 0.5;
-        Full = "entries handed back by a full table", 0.1;
-        Known = "lookups of what a writer knows", 200;
-        Troubled = "threads parked or preempted by the hog", 5;
-    }
-}
 
 pub(super) struct World {
     pub(super) context: &'static Context,
@@ -244,7 +220,7 @@ impl World {
     }
 
     pub(super) fn miss(&self, key: u64, hold: Hold) {
-        self.context.findings.add(|| {
+        self.context.find(|| {
             format!("{hold} did not find key {key}, which was there all the time: {:?}", self.table.stats())
         });
     }
