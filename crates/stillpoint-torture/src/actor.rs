@@ -11,7 +11,7 @@
 //! The moment at the end of a part when its threads still exist, but no longer do anything.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -34,7 +34,7 @@ pub(crate) struct Actor<'s> {
 
 /// Shared by the actors of a part.
 pub(crate) struct Shared<'p> {
-    pub(crate) stop: AtomicBool,
+    stop: AtomicBool,
     pub(crate) roll: Roll,
     pub(crate) cpus: &'p [usize],
 }
@@ -47,6 +47,26 @@ impl<'p> Shared<'p> {
     pub(crate) fn stop(&self) {
         // Relaxed: a flag; the threads are joined.
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        // Relaxed: see `stop`.
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Starts a thread for each slot, with a maker of its own.
+    pub(crate) fn crew<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        context: &'static Context,
+        rng: &mut Rng,
+        work: impl Fn(Actor<'s>) -> Tally + Copy + Send + 's,
+    ) -> Vec<ScopedJoinHandle<'s, Tally>> {
+        let start = |slot| {
+            let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), self);
+            scope.spawn(move || work(actor))
+        };
+        (0..self.roll.0.len()).map(start).collect()
     }
 }
 
@@ -80,8 +100,7 @@ impl<'s> Actor<'s> {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        // Relaxed: a flag; the threads are joined.
-        self.shared.stop.load(Ordering::Relaxed)
+        self.shared.is_stopped()
     }
 
     /// True in one of `number` calls, on average.
@@ -156,6 +175,13 @@ pub(crate) fn rest(context: &Context, duration: Duration) {
         }
         thread::sleep(left.min(Duration::from_millis(5)));
     }
+}
+
+/// Joins threads that count.
+pub(crate) fn join_all(context: &Context, threads: Vec<ScopedJoinHandle<'_, Tally>>) -> Tally {
+    let mut tally = Tally::default();
+    threads.into_iter().for_each(|thread| tally.merge(&join(context, thread)));
+    tally
 }
 
 /// Joins a thread. A panic of the thread is a finding.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::rcu::{Domain, RcuCell, RetireError, RetireHandle, Retired};
 
-use crate::actor::{Actor, Shared, join, rest};
+use crate::actor::{Actor, Shared, join, join_all, rest};
 use crate::arena::{Context, Handle, Maker};
 use crate::counts::{Count, Hold, Kind, Tally};
 use crate::findings::PATIENCE;
@@ -66,9 +66,7 @@ pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Resul
         let mut tally = join(context, polling);
         tally.merge(&join(context, submitting));
         reading.stop();
-        for reader in readers {
-            tally.merge(&join(context, reader));
-        }
+        tally.merge(&join_all(context, readers));
         join(context, runner);
         tally
     }))

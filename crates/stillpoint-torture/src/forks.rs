@@ -15,7 +15,7 @@ use fastrand::Rng;
 use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
 use stillpoint::rcu::{Guard, Protected, Reader};
 
-use crate::actor::{Actor, Shared, is_over, join};
+use crate::actor::{Shared, is_over, join, join_all};
 use crate::arena::{Handle, Maker};
 use crate::counts::{Count, Kind, Looks, Tally};
 use crate::findings::PATIENCE;
@@ -39,13 +39,8 @@ pub(crate) fn run(stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<Ta
     let (shared, mut tally) = (Shared::new(THREADS, cpus), Tally::default());
     thread::scope(|scope| {
         let background = scope.spawn(move || background.run());
-        let workers: Vec<_> = (0..THREADS)
-            .map(|slot| {
-                let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
-                let worlds = std::slice::from_ref(&world);
-                scope.spawn(move || mixed::work(worlds, actor))
-            })
-            .collect();
+        let worlds = std::slice::from_ref(&world);
+        let workers = shared.crew(scope, context, rng, move |actor| mixed::work(worlds, actor));
         let begun = Instant::now();
         // Makes at least one child of each kind, even if the time is up.
         for turn in 0.. {
@@ -56,9 +51,8 @@ pub(crate) fn run(stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<Ta
             }
         }
         shared.stop();
-        for worker in workers {
-            let _: Tally = join(context, worker);
-        }
+        // What they count is of no interest here.
+        join_all(context, workers);
         world.handle.stop();
         join(context, background);
     });

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::actor::{Actor, Lull, Shared, join, rest};
+use crate::actor::{Actor, Lull, Shared, join, join_all, rest};
 use crate::arena::Maker;
-use crate::counts::{Count, Counts, Tally};
+use crate::counts::{Count, Tally};
 use crate::part::Stage;
 use crate::reader;
-use crate::trouble::{Parkings, Trouble};
+use crate::trouble;
 use crate::world::{Setting, World};
 use crate::writer::Writer;
 
@@ -37,33 +37,24 @@ pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Resul
     let mut tally = thread::scope(|scope| {
         let backgrounds: Vec<_> =
             backgrounds.into_iter().map(|mut background| scope.spawn(move || background.run())).collect();
-        let workers: Vec<_> = (0..threads)
-            .map(|slot| {
-                let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
-                let (worlds, lull) = (&worlds, &lull);
-                scope.spawn(move || {
-                    let arrival = lull.expect();
-                    let tally = work(worlds, actor);
-                    arrival.finish();
-                    tally
-                })
-            })
-            .collect();
+        let (worlds, lull) = (&worlds, &lull);
+        let workers = shared.crew(scope, context, rng, move |actor| {
+            let arrival = lull.expect();
+            let tally = work(worlds, actor);
+            arrival.finish();
+            tally
+        });
         let is_inside = |slot| worlds.iter().any(|world| world.sections.is_inside(slot));
-        let trouble = Trouble::start(scope, &shared.stop, (&shared.roll, stage.cpus), rng, is_inside);
+        let trouble = trouble::start(scope, &shared, rng, is_inside);
         rest(context, duration);
         shared.stop();
 
-        let parkings = trouble.join(context);
+        let mut tally = join_all(context, trouble);
         lull.wait_for_all(threads);
-        let standing = stage.ordinary.check_all(context.findings);
+        tally.counts.add_many(Count::Standing, stage.ordinary.check_all(context.findings));
         lull.end();
-        let mut tally = Tally::default();
-        for worker in workers {
-            tally.merge(&join(context, worker));
-        }
-        count_trouble(&mut tally.counts, parkings, standing);
-        for world in &worlds {
+        tally.merge(&join_all(context, workers));
+        for world in worlds {
             if rng.bool() { world.handle.stop() } else { world.handle.abandon() }
         }
         for background in backgrounds {
@@ -88,13 +79,6 @@ pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Resul
         context.find(|| format!("{deferred} callbacks were deferred, but {called} called"));
     }
     Ok(tally)
-}
-
-fn count_trouble(counts: &mut Counts, parkings: Parkings, standing: u64) {
-    counts.add_many(Count::Bursts, parkings.bursts);
-    counts.add_many(Count::Parked, parkings.parked);
-    counts.add_many(Count::ParkedInside, parkings.inside);
-    counts.add_many(Count::Standing, standing);
 }
 
 /// Of every four threads, one writes, two read, and one starts threads that write or read for a moment.

@@ -6,8 +6,8 @@
 //! waits: the token is not over, a reclaimer accepts as many objects as its limit allows and hands back the rest, and timed waits
 //! name the thread. Behind a protected load, only its object waits, and everything else is freed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,11 +75,11 @@ impl Companion {
                 }
                 thread::sleep(PERIOD);
             }
-            let released: Vec<_> = watches.into_iter().map(|watch| watch.release()).collect();
+            watches.iter_mut().for_each(Watch::release);
             self.tally.times[0].add(parked.elapsed());
             wards.iter().for_each(Ward::stop);
             readers.into_iter().for_each(|reader| join(context, reader));
-            released.into_iter().for_each(|released| released.drain(&mut self.tally));
+            watches.into_iter().for_each(|watch| watch.drain(&mut self.tally));
             wards.iter().for_each(Ward::stop_background);
             backgrounds.into_iter().for_each(|background| join(context, background));
         });
@@ -110,7 +110,7 @@ const STALL: Duration = Duration::from_millis(10);
 const SHORT: Duration = Duration::from_millis(1);
 
 /// A domain with one reader, which will be parked.
-pub(super) struct Ward {
+struct Ward {
     context: &'static Context,
     kind: Kind,
     domain: Domain,
@@ -121,37 +121,22 @@ pub(super) struct Ward {
     stop: AtomicBool,
     /// The limit of the whole domain, if it has one.
     shared: Option<usize>,
-    reports: Arc<Reports>,
-}
-
-/// The reports to the stall hook.
-#[derive(Debug, Default)]
-struct Reports {
-    /// The thread of the last report.
-    thread: AtomicU32,
-    number: AtomicU32,
-}
-
-impl Reports {
-    fn note(&self, stall: &Stall) {
-        // Relaxed, both: the other thread reads them until they are set.
-        self.thread.store(stall.thread_id, Ordering::Relaxed);
-        self.number.fetch_add(1, Ordering::Relaxed);
-    }
+    /// The threads that were reported to the stall hook.
+    reports: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Ward {
-    pub(super) fn new(
+    fn new(
         context: &'static Context,
         kind: Kind,
         mode: Mode,
         maker: &mut Maker,
         rng: &mut Rng,
     ) -> Result<(Self, BackgroundReclaimer), String> {
-        let reports = Arc::new(Reports::default());
+        let reports = Arc::new(Mutex::new(Vec::new()));
         let hook = Arc::clone(&reports);
         let builder = Domain::builder().name("parked").fence(mode);
-        let builder = builder.stall_hook(STALL, move |report| hook.note(report));
+        let builder = builder.stall_hook(STALL, move |report: &Stall| reported(&hook).push(report.thread_id));
         // In half of the cases, the whole domain has a limit, too.
         let shared = rng.bool().then_some(LIMIT);
         let builder = shared.into_iter().fold(builder, DomainBuilder::max_pending);
@@ -164,7 +149,7 @@ impl Ward {
     }
 
     /// The body of the reader's thread: one section, until `stop`.
-    pub(super) fn read(&self) {
+    fn read(&self) {
         match self.kind {
             Kind::Protected => {
                 let reader = self.domain.reader();
@@ -193,7 +178,7 @@ impl Ward {
     }
 
     /// Parks the reader when it is inside, and unlinks its object.
-    pub(super) fn park(&self, maker: &mut Maker, rng: &mut Rng) -> Option<Watch<'_>> {
+    fn park(&self, maker: &mut Maker, rng: &mut Rng) -> Option<Watch<'_>> {
         let deadline = Instant::now() + PATIENCE;
         // Acquire: pairs with the release in `look_on`.
         while self.thread.load(Ordering::Acquire) == 0 && Instant::now() < deadline {
@@ -218,7 +203,7 @@ impl Ward {
             token,
             reclaimer,
             spare: None,
-            parked,
+            parked: Some(parked),
             since: Instant::now(),
             looks: 0,
         };
@@ -228,19 +213,19 @@ impl Ward {
     }
 
     /// Makes the reader end its section, if it is not parked.
-    pub(super) fn stop(&self) {
+    fn stop(&self) {
         // Relaxed: see `look_on`.
         self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Makes the background reclaimer end when everything is freed.
-    pub(super) fn stop_background(&self) {
+    fn stop_background(&self) {
         self.handle.stop();
     }
 }
 
 /// Checks a ward whose reader is parked.
-pub(super) struct Watch<'w> {
+struct Watch<'w> {
     ward: &'w Ward,
     thread: u32,
     /// The token that was started after the reader was parked.
@@ -248,7 +233,8 @@ pub(super) struct Watch<'w> {
     reclaimer: Reclaimer,
     /// The object that was handed back.
     spare: Option<Retired<Handle>>,
-    parked: Parked,
+    /// The parked reader, until it is released.
+    parked: Option<Parked>,
     since: Instant,
     looks: u32,
 }
@@ -273,7 +259,7 @@ impl<'w> Watch<'w> {
     }
 
     /// Looks once.
-    pub(super) fn look(&mut self, maker: &mut Maker, tally: &mut Tally) {
+    fn look(&mut self, maker: &mut Maker, tally: &mut Tally) {
         match self.ward.kind {
             Kind::Protected => self.look_past(maker, tally),
             Kind::Guard => self.look_behind(ReaderKind::Guard, maker, tally),
@@ -339,7 +325,7 @@ impl<'w> Watch<'w> {
             self.find(|| format!("{pending} objects wait in a domain that takes {limit}"));
         }
         // The calls above have waited or polled for longer than the threshold.
-        let told = reports.thread.load(Ordering::Relaxed);
+        let told = reported(reports).last().copied().unwrap_or(0);
         self.looks += 1;
         if self.looks > 2 && self.since.elapsed() > 10 * STALL && told != self.thread {
             self.find(|| format!("the hook was called for thread {told}, not for {}", self.thread));
@@ -370,31 +356,28 @@ impl<'w> Watch<'w> {
         }
     }
 
-    /// Releases the reader. Drain the result when its thread has ended.
-    pub(super) fn release(self) -> Released<'w> {
-        let Self { ward, reclaimer, spare, parked, .. } = self;
-        ward.stop();
-        drop(parked);
+    /// Releases the reader. [`drain`](Watch::drain) the watch when its thread has ended.
+    fn release(&mut self) {
+        self.ward.stop();
+        self.parked = None;
         // The object that was handed back is left to the domain.
-        drop(spare);
-        Released { ward, reclaimer }
+        self.spare = None;
     }
-}
 
-/// A ward without its reader.
-pub(super) struct Released<'w> {
-    ward: &'w Ward,
-    reclaimer: Reclaimer,
-}
-
-impl Released<'_> {
     /// Checks that everything is freed at once.
-    pub(super) fn drain(mut self, tally: &mut Tally) {
-        self.count_reports(tally);
+    fn drain(mut self, tally: &mut Tally) {
+        let kind = self.ward.kind.text();
+        // The reader has had one section.
+        match reported(&self.ward.reports).len() {
+            0 => {}
+            1 => tally.count(Count::Reported),
+            number => {
+                self.ward.context.find(|| format!("the hook was called {number} times for a parked {kind}"));
+            }
+        }
         match self.reclaimer.flush_timeout(PATIENCE) {
             Ok(()) if self.reclaimer.pending() == 0 => tally.count(Count::Freed),
             answer => {
-                let kind = self.ward.kind.text();
                 self.ward.context.find(|| {
                     format!(
                         "what a parked {kind} had held up was not freed after it was released: {answer:?}"
@@ -403,17 +386,8 @@ impl Released<'_> {
             }
         }
     }
+}
 
-    /// Checks that the hook was called at most once for the reader's one section.
-    fn count_reports(&self, tally: &mut Tally) {
-        let Ward { reports, context, kind, .. } = self.ward;
-        // Relaxed: as in `Reports::note`.
-        match reports.number.load(Ordering::Relaxed) {
-            0 => {}
-            1 => tally.count(Count::Reported),
-            number => {
-                context.find(|| format!("the hook was called {number} times for a parked {}", kind.text()))
-            }
-        }
-    }
+fn reported(reports: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
+    reports.lock().unwrap_or_else(PoisonError::into_inner)
 }

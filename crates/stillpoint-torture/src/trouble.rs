@@ -14,7 +14,7 @@
 //! Checks that no thread keeps what a boost gave it: a real-time policy, a nice value, another set of CPUs.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
@@ -22,8 +22,8 @@ use std::{fmt, fs, io};
 use fastrand::Rng;
 use rustix::thread::{CpuSet, Pid, futex, sched_getaffinity};
 
-use crate::actor::{Roll, join, own_id, run_on};
-use crate::arena::Context;
+use crate::actor::{Shared, own_id, run_on};
+use crate::counts::{Count, Tally};
 use crate::findings::Findings;
 use crate::findings::PATIENCE;
 
@@ -34,58 +34,32 @@ const STAY: Duration = Duration::from_millis(2);
 /// The longest stay in one of sixteen parkings: longer than a time slice. (`parked` parks readers for seconds.)
 const LONG_STAY: Duration = Duration::from_millis(40);
 
-/// The two threads, while they run.
-pub(crate) struct Trouble<'s> {
-    hog: ScopedJoinHandle<'s, u64>,
-    parker: ScopedJoinHandle<'s, Parkings>,
+/// Disturbs the threads on the roll until stopped: the hog, and the one that parks threads. `is_inside` returns whether the
+/// thread of a slot is inside a section.
+pub(crate) fn start<'s>(
+    scope: &'s Scope<'s, '_>,
+    shared: &'s Shared<'s>,
+    rng: &mut Rng,
+    is_inside: impl Fn(usize) -> bool + Send + 's,
+) -> Vec<ScopedJoinHandle<'s, Tally>> {
+    let (hogs, parkers) = (rng.fork(), rng.fork());
+    let hog = scope.spawn(move || preempt(shared, hogs));
+    vec![hog, scope.spawn(move || park(shared, parkers, is_inside))]
 }
 
-/// The counts of parkings.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Parkings {
-    pub(crate) bursts: u64,
-    pub(crate) parked: u64,
-    /// Parkings of a thread that was inside a section.
-    pub(crate) inside: u64,
-}
-
-impl<'s> Trouble<'s> {
-    /// Disturbs the threads on the roll until stopped. `is_inside` returns whether the thread of a slot is inside a section.
-    pub(crate) fn start(
-        scope: &'s Scope<'s, '_>,
-        stop: &'s AtomicBool,
-        (roll, cpus): (&'s Roll, &'s [usize]),
-        rng: &mut Rng,
-        is_inside: impl Fn(usize) -> bool + Send + 's,
-    ) -> Self {
-        let (hogs, parkers) = (rng.fork(), rng.fork());
-        Self {
-            hog: scope.spawn(move || preempt(stop, cpus, hogs)),
-            parker: scope.spawn(move || park(stop, roll, parkers, is_inside)),
-        }
-    }
-
-    /// Joins the two threads, after `stop` was set.
-    pub(crate) fn join(self, context: &Context) -> Parkings {
-        let bursts = join(context, self.hog);
-        Parkings { bursts, ..join(context, self.parker) }
-    }
-}
-
-fn park(stop: &AtomicBool, roll: &Roll, mut rng: Rng, is_inside: impl Fn(usize) -> bool) -> Parkings {
-    let mut parkings = Parkings::default();
-    // Relaxed: a flag; the thread is joined.
-    while !stop.load(Ordering::Relaxed) {
+fn park(shared: &Shared<'_>, mut rng: Rng, is_inside: impl Fn(usize) -> bool) -> Tally {
+    let mut tally = Tally::default();
+    while !shared.is_stopped() {
         thread::sleep(PAUSE.mul_f64(rng.f64()));
-        let Some((slot, thread)) = roll.pick(&mut rng) else { continue };
+        let Some((slot, thread)) = shared.roll.pick(&mut rng) else { continue };
         let Some(parked) = Parked::park(thread) else { continue };
-        parkings.parked += 1;
-        parkings.inside += u64::from(is_inside(slot));
+        tally.count(Count::Parked);
+        tally.counts.add_many(Count::ParkedInside, is_inside(slot).into());
         let longest = if rng.u32(0..16) == 0 { LONG_STAY } else { STAY };
         thread::sleep(longest.mul_f64(rng.f64()));
         drop(parked);
     }
-    parkings
+    tally
 }
 
 /// The longest burst.
@@ -135,22 +109,21 @@ pub(crate) fn best_rank() -> Rank {
     thread::spawn(raise).join().unwrap_or(Rank::Ordinary)
 }
 
-/// Takes bursts of one CPU after the other until stopped. Returns their number.
-fn preempt(stop: &AtomicBool, cpus: &[usize], mut rng: Rng) -> u64 {
+/// Takes bursts of one CPU after the other until stopped.
+fn preempt(shared: &Shared<'_>, mut rng: Rng) -> Tally {
     raise();
-    let mut bursts = 0;
-    // Relaxed: a flag; the thread is joined.
-    while !stop.load(Ordering::Relaxed) {
+    let (mut tally, cpus) = (Tally::default(), shared.cpus);
+    while !shared.is_stopped() {
         // If it is refused, the hog runs where the scheduler puts it.
         let _ = run_on(&[cpus[rng.usize(0..cpus.len())]]);
         let (begun, burst) = (Instant::now(), LONGEST.mul_f64(rng.f64()));
         while begun.elapsed() < burst {
             std::hint::spin_loop();
         }
-        bursts += 1;
+        tally.count(Count::Bursts);
         thread::sleep(burst * REST);
     }
-    bursts
+    tally
 }
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;

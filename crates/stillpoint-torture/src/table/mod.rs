@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use crate::actor::{Actor, Shared, is_over, join, rest};
+use crate::actor::{Actor, Shared, is_over, join_all, rest};
 use crate::arena::{Context, Maker};
 use crate::counts::{Count, Kind, Tally};
 use crate::findings::PATIENCE;
@@ -24,7 +24,7 @@ pub(crate) use crate::table::races::{Against, TableRace};
 use crate::table::reader::Reading;
 use crate::table::world::World;
 use crate::table::writer::Writing;
-use crate::trouble::Trouble;
+use crate::trouble;
 
 /// The life of one table.
 const LIFE: Duration = Duration::from_millis(150);
@@ -50,23 +50,19 @@ fn life(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, S
     drop(first);
     let shared = Shared::new(threads, cpus);
     let mut tally = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|slot| {
-                let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
-                let world = &world;
-                scope.spawn(move || if slot < writers { write(world, actor) } else { read(world, actor) })
-            })
-            .collect();
-        let is_inside = |slot| world.sections.is_inside(slot);
-        let trouble = Trouble::start(scope, &shared.stop, (&shared.roll, cpus), rng, is_inside);
+        let world = &world;
+        let workers = shared.crew(scope, context, rng, move |actor| {
+            if actor.slot < writers { write(world, actor) } else { read(world, actor) }
+        });
+        let trouble = trouble::start(scope, &shared, rng, |slot| world.sections.is_inside(slot));
         rest(context, duration);
         shared.stop();
-        let parkings = trouble.join(context);
-        let mut tally = Tally::default();
-        workers.into_iter().for_each(|worker| tally.merge(&join(context, worker)));
-        tally.counts.add_many(Count::Troubled, parkings.bursts + parkings.parked);
+        let mut tally = join_all(context, trouble);
+        tally.merge(&join_all(context, workers));
         tally
     });
+    let troubled = tally.counts.of(Count::Bursts) + tally.counts.of(Count::Parked);
+    tally.counts.add_many(Count::Troubled, troubled);
     tally.count(Count::Tables);
     tally.counts.add_many(Count::Growths, world.table.stats().growths as u64);
     end(context, world);
