@@ -4,7 +4,7 @@
 //! and doubled, and with all inputs drawn at random between half and double, because several guesses may be wrong at
 //! once.
 
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
 use stillpoint_harness::interrupt;
@@ -40,96 +40,28 @@ const LOSS: f64 = 0.0125;
 /// The thresholds of a hybrid that are compared.
 const COMPARED: [u32; 9] = [0, 4, 8, 10, 12, 14, 16, 24, 32];
 
-/// What is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Figure {
-    /// The latency to all CPUs.
-    Latency,
-    /// The latency to a few.
-    Few,
-    /// Operations a second, of half of the CPUs at once.
-    Half,
-    /// Operations a second, of all CPUs at once.
-    All,
-    /// Grace periods a second.
-    Hertz,
-    /// What readers lose to one contender compared with the other, beside [`LOSS`].
-    Loss,
-}
+/// What the conclusions are: a name, what it says, and what is compared. A conclusion holds if the figure of the first
+/// contender is above that of the second one. The figures are:
+///
+/// - `latency` and `few`: the latency to all CPUs, and to a few
+/// - `half` and `all`: operations a second, of half of the CPUs and of all CPUs at once
+/// - `hertz`: grace periods a second
+/// - `loss`: what readers lose to the first contender compared with the second one, below [`LOSS`]
+const CONCLUDED: &str = include_str!("conclusions.txt");
 
-/// A conclusion: its name, what it says, and what is compared. It holds if the figure of the first contender is above that
-/// of the second one.
-type Conclusion = (&'static str, &'static str, Figure, &'static str, &'static str);
+/// A conclusion: its name, what it says, the figure that is compared, and the two contenders.
+type Conclusion = (&'static str, &'static str, &'static str, [Contender; 2]);
 
 /// All of them.
-const ALL: &[Conclusion] = &[
-    ("tree", "to all CPUs, the tree is faster than flat", Figure::Latency, "flat", "tree"),
-    (
-        "tree, cluster",
-        "to all CPUs, the tree is faster than flat in cluster mode",
-        Figure::Latency,
-        "cluster",
-        "tree",
-    ),
-    (
-        "split",
-        "to all CPUs, delegating less than half is faster than delegating half",
-        Figure::Latency,
-        "tree",
-        "split",
-    ),
-    (
-        "combining",
-        "to all CPUs, acknowledgements that combine are faster than one counter",
-        Figure::Latency,
-        "tree+flat-ack",
-        "tree",
-    ),
-    ("few", "to 8 receivers, flat is faster than the tree", Figure::Few, "tree", "flat"),
-    (
-        "half at once",
-        "half of the CPUs at once do more operations a second along the tree than flat",
-        Figure::Half,
-        "tree",
-        "flat",
-    ),
-    (
-        "half, cluster",
-        "half of the CPUs at once do more operations a second along the tree than in cluster mode",
-        Figure::Half,
-        "tree",
-        "cluster",
-    ),
-    (
-        "rotation",
-        "half of the CPUs at once do more operations a second if each has its own order",
-        Figure::Half,
-        "tree",
-        "tree+same-order",
-    ),
-    (
-        "all at once",
-        "all CPUs at once do fewer operations a second along the tree than flat",
-        Figure::All,
-        "flat",
-        "tree",
-    ),
-    ("frequency", "the tree allows more grace periods a second than flat", Figure::Hertz, "tree", "flat"),
-    (
-        "frequency, cluster",
-        "the tree allows more grace periods a second than flat in cluster mode",
-        Figure::Hertz,
-        "tree",
-        "cluster",
-    ),
-    (
-        "readers",
-        "readers lose under 1.25 % to the tree, compared with flat, up to 10 kHz",
-        Figure::Loss,
-        "tree",
-        "flat",
-    ),
-];
+static ALL: LazyLock<Vec<Conclusion>> = LazyLock::new(|| {
+    let conclusion = |line: &'static str| {
+        let (name, rest) = line.split_once(" | ")?;
+        let (says, compared) = rest.split_once(" | ")?;
+        let [figure, one, other] = compared.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        Some((name, says, figure, [contender::find(one)?, contender::find(other)?]))
+    };
+    CONCLUDED.lines().filter_map(conclusion).collect()
+});
 
 /// The figures of a machine.
 #[derive(Debug)]
@@ -164,30 +96,28 @@ impl Figures {
         };
         let periods =
             |contender, apart| experiment::grace_periods(machine, contender, apart, OPERATIONS, seed);
-        let mut known: Vec<(Figure, &str, f64)> = Vec::new();
-        let mut figure = |figure: Figure, name: &'static str| {
-            let found = known.iter().find(|of| (of.0, of.1) == (figure, name));
+        let mut known: Vec<(&str, Contender, f64)> = Vec::new();
+        let mut figure = |figure: &'static str, contender: Contender| {
+            let found = known.iter().find(|of| (of.0, of.1) == (figure, contender));
             if let Some(&(.., value)) = found {
                 return Some(value);
             }
-            let contender = contender::find(name)?;
             let value = match figure {
-                Figure::Latency => latency(contender, cpus - 1),
-                Figure::Few => latency(contender, FEW.min(cpus - 1)),
-                Figure::Half => rate(contender, cpus / 2)?,
-                Figure::All => rate(contender, cpus)?,
-                Figure::Hertz => periods(contender, 0.0).hertz,
-                Figure::Loss => f64::NAN,
+                "latency" => latency(contender, cpus - 1),
+                "few" => latency(contender, FEW.min(cpus - 1)),
+                "half" => rate(contender, cpus / 2)?,
+                "all" => rate(contender, cpus)?,
+                "hertz" => periods(contender, 0.0).hertz,
+                _ => f64::NAN,
             };
-            known.push((figure, name, value));
+            known.push((figure, contender, value));
             Some(value)
         };
-        let ratio = |&(_, _, of, one, other): &Conclusion| {
-            if of != Figure::Loss {
+        let ratio = |&(_, _, of, [one, other]): &Conclusion| {
+            if of != "loss" {
                 return Some(figure(of, one)? / figure(of, other)?);
             }
-            let [one, other] = [contender::find(one)?, contender::find(other)?]
-                .map(|contender| periods(contender, 1e9 / HERTZ));
+            let [one, other] = [one, other].map(|contender| periods(contender, 1e9 / HERTZ));
             Some(LOSS / one.loss_beside(&other).max(1e-6))
         };
         let ratios = ALL.iter().map(ratio).collect::<Option<_>>()?;
@@ -437,6 +367,13 @@ mod tests {
         let of = |scenario: &str| rows.iter().filter(|row| row.scenario == scenario).count();
         assert_eq!(of(SENSITIVITY), ALL.len() * analysis.points.len());
         assert_eq!((of(CONCLUSIONS), of(THRESHOLDS)), (ALL.len(), COMPARED.len()));
+    }
+
+    #[test]
+    fn every_conclusion_has_figures_of_two_contenders() {
+        assert_eq!(ALL.len(), CONCLUDED.lines().count());
+        let figures = Figures::of(&small(), 1, &Rates::default()).unwrap();
+        assert!(figures.ratios.iter().all(|ratio| ratio.is_finite()), "{:?}", figures.ratios);
     }
 
     #[test]
