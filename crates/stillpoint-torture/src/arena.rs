@@ -155,6 +155,18 @@ impl Context {
         same
     }
 
+    /// Looks at an object, if there is one, and again `again` times, or until it has changed.
+    #[inline]
+    pub(crate) fn watch(&self, handle: Option<&Handle>, hold: Hold, looks: &mut Looks, again: u32) {
+        let Some(handle) = handle else { return };
+        let Some(known) = self.meet(handle, hold, looks) else { return };
+        for _ in 0..again {
+            if !self.meet_again(handle, known, hold, looks) {
+                break;
+            }
+        }
+    }
+
     /// Checks the record of an object that is held.
     #[inline]
     fn look(&self, identity: Identity, hold: Hold, looks: &mut Looks) -> bool {

@@ -342,11 +342,7 @@ impl Kind {
     pub(crate) const ALL: [Kind; 3] = [Kind::Protected, Kind::Guard, Kind::Qsbr];
 
     pub(crate) fn text(self) -> &'static str {
-        match self {
-            Kind::Protected => "protected load",
-            Kind::Guard => "guard",
-            Kind::Qsbr => "QSBR section",
-        }
+        ["protected load", "guard", "QSBR section"][self as usize]
     }
 }
 

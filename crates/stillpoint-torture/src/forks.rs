@@ -224,10 +224,7 @@ impl Child<'_> {
                 let mut looks = Looks::default();
                 // Relaxed: a flag; the thread is joined.
                 while !stop.load(Ordering::Relaxed) {
-                    let Some(object) = world.cell(&mut rng).protect(&reader) else { continue };
-                    if let Some(identity) = context.meet(&object, hold, &mut looks) {
-                        context.meet_again(&object, identity, hold, &mut looks);
-                    }
+                    context.watch(world.cell(&mut rng).protect(&reader).as_deref(), hold, &mut looks, 1);
                 }
             });
             let mut reclaimer = domain.reclaimer();

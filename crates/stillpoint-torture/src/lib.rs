@@ -37,7 +37,6 @@ mod findings;
 mod flood;
 mod forks;
 mod mixed;
-mod options;
 mod parked;
 mod part;
 mod plan;
@@ -52,7 +51,10 @@ mod writer;
 
 use std::collections::BTreeMap;
 
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::Machine;
 use stillpoint_harness::output::json::Nothing;
@@ -64,9 +66,36 @@ use self::plan::Plan;
 use self::report::Course;
 use self::variant::Broken;
 
-pub use self::options::Options;
 pub use self::report::FIGURES;
 pub use self::variant::check_environment;
+
+/// The flags of `stillpoint torture`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// How long to run, in seconds
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+
+    /// Seed of the threads' choices; their timing differs from run to run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Threads of the parts that need more threads than CPUs [default: four for each CPU, from 6 to 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(4..=256))]
+    threads: Option<u16>,
+
+    /// Run a deliberately broken variant of the library, which must be caught
+    #[arg(long, value_name = "NAME", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(Broken::all().map(|broken| broken.to_string())))]
+    busted: Option<String>,
+
+    #[command(flatten)]
+    results: ResultFlags,
+
+    /// List the broken variants and the checker that catches each
+    #[arg(long, exclusive = true)]
+    list_busted: bool,
+}
 
 /// Runs for the given time, or until something is found. `peers` are those that were built into the program.
 pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
@@ -79,7 +108,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     if results.takes_stdout() {
         return Err(Stop::usage("torture prints on standard output: give --json the name of a file"));
     }
-    let plan = Plan::new(options);
+    let plan = Plan::new(options.seconds, options.seed, options.threads);
     report::introduce(&plan, broken);
     interrupt::listen();
     let findings = Findings::leak();

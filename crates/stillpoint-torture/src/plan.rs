@@ -13,7 +13,6 @@ use crate::actor::{is_over, join};
 use crate::arena::Context;
 use crate::counts::Area;
 use crate::findings::Watchdog;
-use crate::options::Options;
 use crate::parked::Companion;
 use crate::part::{Part, Stage, Steady};
 use crate::races::{self, Races};
@@ -58,14 +57,14 @@ impl Run {
 }
 
 impl Plan {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(seconds: u64, seed: u64, threads: Option<u16>) -> Self {
         let cpus = cpus::allowed();
         let mut modes = vec![Mode::Symmetric];
         if fence::asymmetric_supported().is_ok() {
             modes.push(Mode::Asymmetric);
         }
-        let threads = options.threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
-        Self { duration: Duration::from_secs(options.seconds), seed: options.seed, threads, cpus, modes }
+        let threads = threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
+        Self { duration: Duration::from_secs(seconds), seed, threads, cpus, modes }
     }
 
     fn parts(&self) -> Vec<Box<dyn Part>> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
-use stillpoint::rcu::{Protected, Reader};
+use stillpoint::rcu::{Protected, Reader, Region};
 
 use crate::actor::Actor;
 use crate::arena::{Handle, Identity};
@@ -28,8 +28,7 @@ pub(crate) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
     let guard = reader.pin();
     let since = actor.begin(&other.sections);
     actor.tally.count(Count::Both);
-    let held = other.cell(&mut actor.rng).load(&guard);
-    let met = meet(actor, other, Kind::Guard, held);
+    let met = load(actor, other, Kind::Guard, &guard);
     match actor.rng.u32(0..4) {
         // A wait for this world inside a section of the other world could deadlock.
         0 => visit_quiescent(actor, world, false),
@@ -75,6 +74,12 @@ fn meet<'a>(actor: &mut Actor<'_>, world: &World, kind: Kind, handle: Option<&'a
     Some((handle, world.context.meet(handle, world.hold(kind), &mut actor.tally.looks)?))
 }
 
+/// Loads an object in a section.
+fn load<'g>(actor: &mut Actor<'_>, world: &'g World, kind: Kind, section: &'g impl Region) -> Met<'g> {
+    let object = world.cell(&mut actor.rng).load(section);
+    meet(actor, world, kind, object)
+}
+
 fn meet_again(actor: &mut Actor<'_>, world: &World, kind: Kind, met: Met<'_>) {
     if let Some((handle, identity)) = met {
         world.context.meet_again(handle, identity, world.hold(kind), &mut actor.tally.looks);
@@ -109,10 +114,7 @@ fn guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let guard = reader.pin();
     let since = actor.begin(&world.sections);
     actor.tally.count(Count::Guards);
-    let held: [Met<'_>; 3] = std::array::from_fn(|_| {
-        let object = world.cell(&mut actor.rng).load(&guard);
-        meet(actor, world, Kind::Guard, object)
-    });
+    let held: [Met<'_>; 3] = std::array::from_fn(|_| load(actor, world, Kind::Guard, &guard));
     actor.pause();
     if actor.once_in(32) {
         expect_refusal(actor, world);
@@ -163,8 +165,7 @@ fn nest(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
         let guard = reader.pin();
         let since = (depth == 0).then(|| actor.begin(&world.sections));
         actor.tally.count(Count::Nested);
-        let object = world.cell(&mut actor.rng).load(&guard);
-        let met = meet(actor, world, Kind::Guard, object);
+        let met = load(actor, world, Kind::Guard, &guard);
         actor.pause();
         if depth < 4 && actor.rng.bool() {
             inner(actor, world, reader, depth + 1);
@@ -186,8 +187,7 @@ fn overlap(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     for _ in 0..actor.rng.u32(1..8) {
         let next = reader.pin();
         actor.tally.count(Count::Overlapping);
-        let object = world.cell(&mut actor.rng).load(&next);
-        let met = meet(actor, world, Kind::Guard, object);
+        let met = load(actor, world, Kind::Guard, &next);
         drop(guard);
         actor.pause();
         meet_again(actor, world, Kind::Guard, met);
@@ -244,10 +244,7 @@ fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
             break;
         }
         let since = actor.begin(&world.sections);
-        let held: [Met<'_>; 4] = std::array::from_fn(|_| {
-            let object = world.cell(&mut actor.rng).load(&reader);
-            meet(actor, world, Kind::Qsbr, object)
-        });
+        let held: [Met<'_>; 4] = std::array::from_fn(|_| load(actor, world, Kind::Qsbr, &reader));
         actor.pause();
         held.into_iter().for_each(|met| meet_again(actor, world, Kind::Qsbr, met));
         actor.end(&world.sections, since);

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 use fastrand::Rng;
 use rustix::thread::{CpuSet, Pid, futex, sched_getaffinity};
@@ -70,43 +70,23 @@ const REST: u32 = 4;
 const PRIORITY: libc::c_int = 1;
 const NICE: libc::c_int = -10;
 
-/// The kind of priority of the hog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rank {
-    Realtime,
-    Nice,
-    Ordinary,
-}
-
-impl fmt::Display for Rank {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Rank::Realtime => write!(f, "SCHED_FIFO {PRIORITY}"),
-            Rank::Nice => write!(f, "nice {NICE}, as real time is not allowed"),
-            Rank::Ordinary => {
-                f.write_str("an ordinary thread, as neither real time nor a nice value is allowed")
-            }
-        }
-    }
-}
-
-/// Raises the calling thread as far as is allowed.
-pub(crate) fn raise() -> Rank {
+/// Raises the calling thread as far as is allowed. Returns how far.
+fn raise() -> String {
     let parameter = libc::sched_param { sched_priority: PRIORITY };
     // SAFETY: `parameter` is alive for the call; 0 is the calling thread.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } == 0 {
-        return Rank::Realtime;
+        return format!("SCHED_FIFO {PRIORITY}");
     }
     // SAFETY: no memory is passed; 0 is the calling thread.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } == 0 {
-        return Rank::Nice;
+        return format!("nice {NICE}, as real time is not allowed");
     }
-    Rank::Ordinary
+    "an ordinary thread, as neither real time nor a nice value is allowed".to_owned()
 }
 
 /// The best priority that this process may have. A thread that ends at once tries to get it.
-pub(crate) fn best_rank() -> Rank {
-    thread::spawn(raise).join().unwrap_or(Rank::Ordinary)
+pub(crate) fn best_rank() -> String {
+    thread::spawn(raise).join().unwrap_or_default()
 }
 
 /// Takes bursts of one CPU after the other until stopped.

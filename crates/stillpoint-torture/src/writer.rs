@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::rcu::limits::RetireErrorKind;
 use stillpoint::rcu::wait::{SynchronizeError, Token};
 use stillpoint::rcu::{Domain, Reclaimer, Retired};
 
@@ -168,8 +167,7 @@ impl<'w> Writer<'w> {
             self.pipe.enter(&self.world.domain, identity, None);
         }
         match actor.rng.u32(0..10) {
-            0..4 => self.retire(actor, old),
-            4..7 => self.submit(actor, old),
+            kind @ 0..7 => self.retire(actor, old, kind >= 4),
             7..9 if self.kept.len() < MOST_KEPT => self.kept.push(old),
             _ => {
                 actor.tally.count(Count::Orphaned);
@@ -178,41 +176,29 @@ impl<'w> Writer<'w> {
         }
     }
 
-    fn retire(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
-        let answer = if actor.once_in(32) {
-            self.reclaimer.retire_timeout(old, short(actor))
-        } else {
-            self.reclaimer.retire(old)
+    /// Retires to the reclaimer, or submits to the background thread.
+    fn retire(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>, is_submitted: bool) {
+        let limit = if actor.once_in(32) { Some(short(actor)) } else { None };
+        let (reclaimer, handle) = (&mut self.reclaimer, &self.world.handle);
+        let answer = match (is_submitted, limit) {
+            (false, None) => reclaimer.retire(old),
+            (false, Some(limit)) => reclaimer.retire_timeout(old, limit),
+            (true, None) => handle.retire(old),
+            (true, Some(limit)) => handle.retire_timeout(old, limit),
         };
         match answer {
-            Ok(()) => actor.tally.count(Count::Retired),
+            Ok(()) => actor.tally.count(if is_submitted { Count::Submitted } else { Count::Retired }),
             Err(error) => {
                 actor.tally.count(Count::Full);
-                self.expect_full(error.kind());
+                let kind = error.kind();
+                if !kind.is_full() {
+                    self.world.context.find(|| format!("a retirement was refused: {kind:?}"));
+                }
                 // A dropped object is left to the domain.
-                if self.kept.len() < MOST_KEPT {
+                if !is_submitted && self.kept.len() < MOST_KEPT {
                     self.kept.push(error.into_inner());
                 }
             }
-        }
-    }
-
-    fn submit(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
-        let handle = &self.world.handle;
-        let answer =
-            if actor.once_in(32) { handle.retire_timeout(old, short(actor)) } else { handle.retire(old) };
-        match answer {
-            Ok(()) => actor.tally.count(Count::Submitted),
-            Err(error) => {
-                actor.tally.count(Count::Full);
-                self.expect_full(error.kind());
-            }
-        }
-    }
-
-    fn expect_full(&self, reason: RetireErrorKind) {
-        if !reason.is_full() {
-            self.world.context.find(|| format!("a retirement was refused: {reason:?}"));
         }
     }
 

@@ -7,7 +7,7 @@ use stillpoint_harness::output::format::{micros, rate};
 use stillpoint_harness::output::json::Row;
 
 use super::contender;
-use super::experiment::{self, GracePeriods, Operations};
+use super::experiment::{GracePeriods, Operations, Setup};
 use super::machine::{Machine, Rcu, Times};
 
 /// The scenario of its rows.
@@ -103,19 +103,20 @@ pub(super) fn compare(machine: &Machine, base: &str, seed: u64) -> Vec<Beside> {
     }
 }
 
+fn setup<'m>(machine: &'m Machine, name: &str, seed: u64) -> Option<Setup<'m>> {
+    Some(Setup { machine, contender: contender::find(name)?, count: OPERATIONS, seed })
+}
+
 fn receivers(machine: &Machine, name: &str, count: usize, seed: u64) -> f64 {
-    contender::find(name).map_or(f64::NAN, |found| {
-        experiment::receivers(machine, found, count, OPERATIONS, seed).quantile(0.5)
-    })
+    setup(machine, name, seed).map_or(f64::NAN, |setup| setup.receivers(count).quantile(0.5))
 }
 
 fn initiators(machine: &Machine, name: &str, count: usize, seed: u64) -> Option<Operations> {
-    Some(experiment::initiators(machine, contender::find(name)?, count, OPERATIONS, seed))
+    Some(setup(machine, name, seed)?.initiators(count))
 }
 
 fn grace_periods(machine: &Machine, name: &str, hertz: f64, seed: u64) -> Option<GracePeriods> {
-    let apart = if hertz > 0.0 { 1e9 / hertz } else { 0.0 };
-    Some(experiment::grace_periods(machine, contender::find(name)?, apart, OPERATIONS, seed))
+    Some(setup(machine, name, seed)?.grace_periods(if hertz > 0.0 { 1e9 / hertz } else { 0.0 }))
 }
 
 /// The distance of the farthest point from the straight line that fits best, as a share of the highest point.

@@ -6,7 +6,7 @@ use stillpoint_harness::interrupt;
 use stillpoint_harness::output::json::{Row, number};
 
 use super::contender::{self, Contender};
-use super::experiment;
+use super::experiment::{self, Setup};
 use super::machine::Machine;
 use super::options::Options;
 use super::sensitivity::{Analysis, SENSITIVITY};
@@ -117,9 +117,13 @@ impl Plan {
         rows
     }
 
+    fn setup<'m>(&self, machine: &'m Machine, contender: Contender) -> Setup<'m> {
+        Setup { machine, contender, count: self.operations, seed: self.seed }
+    }
+
     fn load(&self, machine: &Machine, contender: Contender, scenario: &'static str, count: usize) -> Row {
-        let ask = if scenario == RECEIVERS { experiment::receivers } else { experiment::initiators };
-        let outcome = ask(machine, contender, count, self.operations, self.seed);
+        let setup = self.setup(machine, contender);
+        let outcome = if scenario == RECEIVERS { setup.receivers(count) } else { setup.initiators(count) };
         let metrics = [
             ("latency_us_p10", outcome.quantile(0.1) / 1e3),
             ("latency_us_p50", outcome.quantile(0.5) / 1e3),
@@ -131,10 +135,8 @@ impl Plan {
     }
 
     fn grace_periods(&self, machine: &Machine, contender: Contender, hertz: Option<f64>) -> Row {
-        let run = |contender| {
-            let apart = hertz.map_or(0.0, |hertz| 1e9 / hertz);
-            experiment::grace_periods(machine, contender, apart, self.operations, self.seed)
-        };
+        let apart = hertz.map_or(0.0, |hertz| 1e9 / hertz);
+        let run = |contender| self.setup(machine, contender).grace_periods(apart);
         let outcome = run(contender);
         let base = contender::find(BASE).map(run);
         let beside = base.map_or(f64::NAN, |base| outcome.loss_beside(&base));

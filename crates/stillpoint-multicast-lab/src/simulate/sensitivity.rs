@@ -13,7 +13,7 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
 
 use super::contender::{self, Contender};
-use super::experiment::{self, Comparison};
+use super::experiment::{self, Comparison, Setup};
 use super::inputs;
 use super::machine::Machine;
 
@@ -79,9 +79,8 @@ impl Figures {
     /// `None` after Ctrl-C.
     fn of(machine: &Machine, seed: u64, rates: &Rates) -> Option<Self> {
         let cpus = machine.cpus();
-        let latency = |contender, count| {
-            experiment::receivers(machine, contender, count, OPERATIONS, seed).quantile(0.5)
-        };
+        let setup = |contender| Setup { machine, contender, count: OPERATIONS, seed };
+        let latency = |contender, count| setup(contender).receivers(count).quantile(0.5);
         let rate = |contender: Contender, count| {
             let seen = contender.seen(machine);
             let known = rates.lock().ok()?.iter().find_map(|(machine, of, initiators, rate)| {
@@ -90,12 +89,11 @@ impl Figures {
             if known.is_some() {
                 return known;
             }
-            let rate = experiment::rate(&seen, contender, count, OF_MANY, seed);
+            let rate = Setup { machine: &seen, contender, count: OF_MANY, seed }.rate(count);
             rates.lock().ok()?.push((seen, contender.name, count, rate));
             Some(rate)
         };
-        let periods =
-            |contender, apart| experiment::grace_periods(machine, contender, apart, OPERATIONS, seed);
+        let periods = |contender, apart| setup(contender).grace_periods(apart);
         let mut known: Vec<(&str, Contender, f64)> = Vec::new();
         let mut figure = |figure: &'static str, contender: Contender| {
             let found = known.iter().find(|of| (of.0, of.1) == (figure, contender));

@@ -62,26 +62,15 @@ pub(crate) enum Free {
 
 impl Announce {
     pub(super) fn text(self) -> &'static str {
-        match self {
-            Announce::Pin => "pin",
-            Announce::BoundPin => "bound pin",
-            Announce::Protect => "protect",
-            Announce::BoundProtect => "bound protect",
-            Announce::Online => "online",
-            Announce::BoundOnline => "bound online",
-            Announce::BackByPin => "offline, pin",
-            Announce::BackByProtect => "offline, protect",
-            Announce::Register => "register",
-        }
+        const TEXTS: &str =
+            "pin|bound pin|protect|bound protect|online|bound online|offline, pin|offline, protect|register";
+        TEXTS.split('|').nth(self as usize).unwrap_or_default()
     }
 }
 
 impl Free {
     pub(super) fn text(self) -> &'static str {
-        match self {
-            Free::Try => "try_free",
-            Free::Poll => "poll",
-        }
+        ["try_free", "poll"][self as usize]
     }
 }
 
@@ -269,14 +258,6 @@ struct Watch<'r> {
 impl Watch<'_> {
     #[inline]
     fn look(&mut self, object: Option<&Handle>) {
-        let Self { context, hold, looks, ref mut seen } = *self;
-        let Some(object) = object else { return };
-        if let Some(identity) = context.meet(object, hold, seen) {
-            for _ in 0..looks {
-                if !context.meet_again(object, identity, hold, seen) {
-                    break;
-                }
-            }
-        }
+        self.context.watch(object, self.hold, self.seen, self.looks);
     }
 }

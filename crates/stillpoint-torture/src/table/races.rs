@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
+use stillpoint::table::Table;
 
 use crate::actor::{Roll, is_over, join, run_on};
 use crate::arena::{Context, Identity, Maker};
 use crate::awaiting::Stores;
 use crate::counts::{Hold, Kind, Looks, Runs};
-use crate::table::world::{Content, Entries, Key, builder};
+use crate::table::world::{Content, Entries, Key};
 use crate::trouble::Parked;
 use crate::world::plain;
 
@@ -66,7 +67,7 @@ impl TableRace {
         rng: &mut Rng,
     ) -> Result<Runs, String> {
         let domain = plain(self.mode)?;
-        let table = builder(&domain).build().map_err(|error| error.to_string())?;
+        let table = Table::builder_in(&domain).build().map_err(|error| error.to_string())?;
         let mut maker = Maker::new(context, 0);
         let keys = if self.against == Against::Replace { FEW } else { MANY };
         for key in 0..keys {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
-use stillpoint::table::{Table, TableBuilder};
+use stillpoint::table::Table;
 
 use crate::actor::Sections;
 use crate::arena::{Context, Handle, Identity, Maker};
@@ -137,11 +137,6 @@ impl Content {
     }
 }
 
-/// A table of this domain.
-pub(super) fn builder(domain: &Domain) -> TableBuilder<Key, Content> {
-    Table::builder_in(domain)
-}
-
 pub(super) const RESIDENT: u64 = 32;
 pub(super) const REPLACED: u64 = 32;
 /// The owned keys of each writer.
@@ -170,7 +165,7 @@ impl World {
     ) -> Result<Self, String> {
         let domain = Setting::unlimited(mode, rng).build("tables")?;
         let is_limited = rng.u32(0..4) == 0;
-        let builder = builder(&domain);
+        let builder = Table::builder_in(&domain);
         let builder =
             if is_limited { builder.max_len(MAXIMUM) } else { builder.capacity(rng.usize(0..2000)) };
         let table = builder.build().map_err(|error| error.to_string())?;
