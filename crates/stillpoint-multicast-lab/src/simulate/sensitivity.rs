@@ -29,7 +29,7 @@ pub(super) const CHANGED: &str = "changed";
 const OPERATIONS: usize = 10;
 const OF_MANY: usize = 30;
 /// The number of machines with all inputs drawn.
-const DRAWS: usize = 20;
+const DRAWS: u64 = 20;
 /// A conclusion stands if no single change turns it, and no more than this share of the draws.
 const TURNED: f64 = 0.05;
 /// A small number of receivers.
@@ -124,52 +124,51 @@ impl Figures {
     }
 }
 
-/// How a machine differs from the unchanged one.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Change {
-    Nothing,
-    /// The input of this number, and the factor.
-    Input(usize, f64),
-    /// All inputs, by the draw with this number.
-    Draw(usize),
+/// A machine with changed inputs.
+#[derive(Debug)]
+struct Change {
+    /// What kind of change it is.
+    kind: &'static str,
+    /// What was changed, in words.
+    name: String,
+    /// The input that was changed, or the draw, and the factor.
+    input: String,
+    factor: Value,
+    machine: Machine,
 }
 
-impl Change {
-    /// What kind of change it is.
-    fn kind(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::Input(..) => "one input",
-            Self::Draw(_) => "all inputs",
-        }
-    }
+const NOTHING: &str = "nothing";
+const ONE: &str = "one input";
+const DRAWN: &str = "all inputs";
 
-    /// What was changed, in words.
-    fn name(self) -> String {
-        match self {
-            Self::Nothing => "nothing".to_owned(),
-            Self::Input(input, factor) => {
-                format!("{} {}", inputs::ALL[input].name, if factor < 1.0 { "halved" } else { "doubled" })
-            }
-            Self::Draw(number) => format!("draw {}", number + 1),
+/// The machine itself; the same with each input halved and doubled, if that changes it; and with all inputs drawn.
+fn changes(machine: &Machine, seed: u64) -> Vec<Change> {
+    let change = |kind, name: String, input: &str, factor, machine| Change {
+        kind,
+        name,
+        input: input.to_owned(),
+        factor,
+        machine,
+    };
+    let mut changes = vec![change(NOTHING, NOTHING.to_owned(), NOTHING, 1.into(), machine.clone())];
+    for input in inputs::ALL {
+        for (factor, word) in [(0.5, "halved"), (2.0, "doubled")] {
+            let scaled = input.scaled(machine, factor);
+            let name = format!("{} {word}", input.name);
+            changes.extend(scaled.map(|machine| change(ONE, name, input.name, factor.into(), machine)));
         }
     }
-
-    fn of(self, machine: &Machine, seed: u64) -> Option<Machine> {
-        match self {
-            Self::Nothing => Some(machine.clone()),
-            Self::Input(input, factor) => inputs::ALL[input].scaled(machine, factor),
-            Self::Draw(number) => {
-                let mut random = Random::new(seed.wrapping_add(number as u64 + 1));
-                let mut share = || (random.draw() >> 11) as f64 / (1u64 << 53) as f64;
-                let change = |machine: Machine, input: &inputs::Input| {
-                    let factor = 2f64.powf(2.0 * share() - 1.0);
-                    input.scaled(&machine, factor).unwrap_or(machine)
-                };
-                Some(inputs::ALL.iter().fold(machine.clone(), change))
-            }
-        }
+    for number in 1..=DRAWS {
+        let mut random = Random::new(seed.wrapping_add(number));
+        let mut share = || (random.draw() >> 11) as f64 / (1u64 << 53) as f64;
+        let drawn = inputs::ALL.iter().fold(machine.clone(), |machine, input| {
+            let factor = 2f64.powf(2.0 * share() - 1.0);
+            input.scaled(&machine, factor).unwrap_or(machine)
+        });
+        let name = format!("draw {number}");
+        changes.push(change(DRAWN, name.clone(), &name, "drawn".into(), drawn));
     }
+    changes
 }
 
 /// The analysis of a machine.
@@ -182,16 +181,16 @@ pub(super) struct Analysis {
 /// What changed inputs do to a conclusion.
 #[derive(Debug, Clone, PartialEq)]
 struct Fate {
-    pub(super) name: &'static str,
-    pub(super) says: &'static str,
-    pub(super) ratio: f64,
+    name: &'static str,
+    says: &'static str,
+    ratio: f64,
     /// The least and the largest ratio of all single changes.
-    pub(super) least: f64,
-    pub(super) most: f64,
+    least: f64,
+    most: f64,
     /// The single changes that turn it.
-    pub(super) turned_by: Vec<Change>,
+    turned_by: Vec<String>,
     /// The share of the draws in which it holds.
-    pub(super) drawn: f64,
+    drawn: f64,
 }
 
 impl Fate {
@@ -224,38 +223,27 @@ pub(super) struct Threshold {
 impl Analysis {
     /// Computes the analysis, on as many threads as there are CPUs; `None` after Ctrl-C.
     pub(super) fn of(machine: &Machine, seed: u64) -> Option<Self> {
-        let changes: Vec<Change> = std::iter::once(Change::Nothing)
-            .chain(
-                (0..inputs::ALL.len())
-                    .flat_map(|input| [0.5, 2.0].map(|factor| Change::Input(input, factor))),
-            )
-            .chain((0..DRAWS).map(Change::Draw))
-            .collect();
-        let rates = Rates::default();
+        let (changes, rates) = (changes(machine, seed), Rates::default());
         let progress = Progress::new(changes.len());
         progress.stage(&format!("simulating {} machines with changed inputs", changes.len() - 1));
-        let figures = |&change: &Change| {
-            progress.begin(change.name());
-            let figures = match change.of(machine, seed) {
-                Some(changed) => Some((change, Figures::of(&changed, seed, &rates)?)),
-                None => None,
-            };
+        let figures = |change: &Change| {
+            progress.begin(change.name.clone());
+            let figures = Figures::of(&change.machine, seed, &rates);
             progress.step();
-            Some(figures)
+            figures
         };
         // All is left out after Ctrl-C.
-        let points = experiment::in_parallel(&changes, figures).into_iter().collect::<Option<Vec<_>>>()?;
-        Some(Self { points: points.into_iter().flatten().collect() })
+        let figures = experiment::in_parallel(&changes, figures).into_iter().collect::<Option<Vec<_>>>()?;
+        Some(Self { points: changes.into_iter().zip(figures).collect() })
     }
 
     /// What changed inputs do to each conclusion.
     fn fates(&self) -> Vec<Fate> {
         let fate = |(number, &(name, says, ..)): (usize, &Conclusion)| {
-            let ratios = || self.points.iter().map(|(change, figures)| (*change, figures.ratios[number]));
-            let is_draw = |change: Change| matches!(change, Change::Draw(_));
-            let single = || ratios().filter(|&(change, _)| !is_draw(change));
+            let ratios = || self.points.iter().map(|(change, figures)| (change, figures.ratios[number]));
+            let single = || ratios().filter(|(change, _)| change.kind != DRAWN);
             let draws: Vec<f64> =
-                ratios().filter(|&(change, _)| is_draw(change)).map(|(_, ratio)| ratio).collect();
+                ratios().filter(|(change, _)| change.kind == DRAWN).map(|(_, ratio)| ratio).collect();
             let ratio = ratios().next().map_or(f64::NAN, |(_, ratio)| ratio);
             // A ratio that is not a number does not hold.
             let holds = |ratio: f64| ratio > 1.0;
@@ -267,7 +255,7 @@ impl Analysis {
                 most: single().map(|(_, ratio)| ratio).fold(0.0, f64::max),
                 turned_by: single()
                     .filter(|&(_, changed)| holds(changed) != holds(ratio))
-                    .map(|(change, _)| change)
+                    .map(|(change, _)| change.name.clone())
                     .collect(),
                 drawn: draws.iter().filter(|&&ratio| holds(ratio)).count() as f64 / draws.len() as f64,
             }
@@ -300,27 +288,19 @@ impl Analysis {
         let mut rows = Vec::new();
         for (number, (name, ..)) in ALL.iter().enumerate() {
             for (change, figures) in &self.points {
-                let (input, factor) = match change {
-                    Change::Nothing => ("nothing".to_owned(), Value::from(1)),
-                    Change::Input(input, factor) => {
-                        (inputs::ALL[*input].name.to_owned(), Value::from(*factor))
-                    }
-                    Change::Draw(_) => (change.name(), Value::from("drawn")),
-                };
                 let mut row = Row::new("simulate", SENSITIVITY, *name)
-                    .with("input", input)
-                    .with("factor", factor)
-                    .with(CHANGED, change.kind());
+                    .with("input", change.input.as_str())
+                    .with("factor", change.factor.clone())
+                    .with(CHANGED, change.kind);
                 row.put("ratio", figures.ratios[number], 3 + more);
                 rows.push(row);
             }
         }
         for fate in self.fates() {
-            let turned: Vec<String> = fate.turned_by.iter().map(|change| change.name()).collect();
             let mut row = Row::new("simulate", CONCLUSIONS, fate.name)
                 .with("says", fate.says)
                 .with("fate", fate.word())
-                .with("turned_by", turned);
+                .with("turned_by", fate.turned_by);
             row.put("ratio", fate.ratio, 3 + more);
             row.put("ratio_least", fate.least, 3 + more);
             row.put("ratio_most", fate.most, 3 + more);
@@ -354,12 +334,13 @@ mod tests {
     #[test]
     fn every_input_is_halved_and_doubled_and_each_draw_is_another_machine() {
         let analysis = Analysis::of(&small(), 1).unwrap();
-        let single = analysis.points.iter().filter(|(change, _)| matches!(change, Change::Input(..))).count();
+        let single = analysis.points.iter().filter(|(change, _)| change.kind == ONE).count();
         // `interrupt_each` is 0 there.
         assert_eq!(single, 2 * (inputs::ALL.len() - 1));
-        assert_eq!(analysis.points[0].0, Change::Nothing);
-        let machines: Vec<Machine> = (0..DRAWS).filter_map(|nth| Change::Draw(nth).of(&small(), 1)).collect();
-        assert_eq!(machines.len(), DRAWS);
+        assert_eq!(analysis.points[0].0.kind, NOTHING);
+        let draws = changes(&small(), 1).into_iter().filter(|change| change.kind == DRAWN);
+        let machines: Vec<Machine> = draws.map(|change| change.machine).collect();
+        assert_eq!(machines.len(), DRAWS as usize);
         assert!(machines.windows(2).all(|pair| pair[0] != pair[1] && pair[0].check().is_ok()));
         let rows = analysis.rows(0);
         let of = |scenario: &str| rows.iter().filter(|row| row.scenario == scenario).count();
@@ -386,7 +367,10 @@ mod tests {
         let fate =
             Fate { name: "", says: "", ratio: 2.0, least: 1.5, most: 3.0, turned_by: Vec::new(), drawn: 1.0 };
         assert_eq!(fate.word(), "stands");
-        assert_eq!(Fate { turned_by: vec![Change::Input(0, 0.5)], ..fate.clone() }.word(), "withdrawn");
+        assert_eq!(
+            Fate { turned_by: vec!["noise.jitter halved".to_owned()], ..fate.clone() }.word(),
+            "withdrawn"
+        );
         assert_eq!(Fate { drawn: 0.9, ..fate.clone() }.word(), "withdrawn");
         assert_eq!(Fate { ratio: 0.9, ..fate.clone() }.word(), "does not hold");
         assert!(!Fate { ratio: f64::NAN, ..fate }.stands());

@@ -14,7 +14,7 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
 use crate::actor::{Roll, is_over, join, run_on};
-use crate::arena::{Context, Identity, Maker};
+use crate::arena::{Context, Maker};
 use crate::awaiting::Stores;
 use crate::counts::{Hold, Kind, Looks, Runs};
 use crate::table::world::{Content, Entries, Key};
@@ -271,7 +271,7 @@ impl Seeing<'_> {
             });
             return;
         };
-        let Some(identity): Option<Identity> = content.meet(context, number, hold, &mut self.looks) else {
+        let Some(identity) = content.meet(context, number, hold, &mut self.looks) else {
             return;
         };
         let (before, now) = (&mut self.versions[number as usize], content.version);
@@ -280,7 +280,7 @@ impl Seeing<'_> {
         }
         *before = now;
         for _ in 0..again {
-            if !content.meet_again(context, identity, hold, &mut self.looks) {
+            if !context.meet_again(&content.handle, identity, hold, &mut self.looks) {
                 break;
             }
         }

@@ -52,7 +52,7 @@ impl<'w> Reading<'w> {
                 if actor.once_in(4) {
                     actor.pause();
                 }
-                entry.meet_again(world.context, identity, hold, &mut actor.tally.looks);
+                world.context.meet_again(&entry.handle, identity, hold, &mut actor.tally.looks);
             }
         }
     }
@@ -110,7 +110,7 @@ impl<'w> Reading<'w> {
             }
         }
         for (content, identity) in remembered {
-            content.meet_again(world.context, identity, hold, &mut actor.tally.looks);
+            world.context.meet_again(&content.handle, identity, hold, &mut actor.tally.looks);
         }
         if let Some(number) = times.iter().position(|&times| times != 1) {
             let times = times[number];
@@ -157,7 +157,7 @@ impl<'w> Reading<'w> {
         }
         actor.pause();
         for (content, identity) in held.into_iter().flatten() {
-            content.meet_again(self.world.context, identity, hold, &mut actor.tally.looks);
+            self.world.context.meet_again(&content.handle, identity, hold, &mut actor.tally.looks);
         }
     }
 

@@ -91,7 +91,7 @@ impl Drop for Key {
 /// A value: an object, its key, and the number of earlier values of the key.
 #[derive(Debug)]
 pub(super) struct Content {
-    handle: Handle,
+    pub(super) handle: Handle,
     key: u64,
     pub(super) version: u64,
 }
@@ -100,11 +100,6 @@ impl Content {
     /// `None` when too many objects are alive.
     pub(super) fn make(maker: &mut Maker, key: u64, version: u64) -> Option<Self> {
         maker.make().map(|handle| Self { handle: *handle, key, version })
-    }
-
-    /// The identity of the object, unless the memory no longer holds one.
-    pub(super) fn identity(&self) -> Option<Identity> {
-        self.handle.identity()
     }
 
     /// Checks the entry that was found for a key, for the first time.
@@ -122,18 +117,6 @@ impl Content {
             return None;
         }
         Some(identity)
-    }
-
-    /// Checks the entry again.
-    #[inline]
-    pub(super) fn meet_again(
-        &self,
-        context: &Context,
-        known: Identity,
-        hold: Hold,
-        looks: &mut Looks,
-    ) -> bool {
-        context.meet_again(&self.handle, known, hold, looks)
     }
 }
 

@@ -102,7 +102,7 @@ impl<'w> Writing<'w> {
 
     /// Notes that an entry was just unlinked.
     fn unlinked(&mut self, actor: &mut Actor<'_>, old: &Gone<'_>) {
-        let Some(identity) = old.identity() else {
+        let Some(identity) = old.handle.identity() else {
             return self.find(|| "an entry was destroyed before it was retired".to_owned());
         };
         self.world.context.unlink(identity);
@@ -215,7 +215,7 @@ impl<'w> Writing<'w> {
                 actor.tally.count(Count::GotOrInserted);
                 let looks = &mut actor.tally.looks;
                 if let Some(identity) = entry.meet(context, key, hold, looks) {
-                    entry.meet_again(context, identity, hold, looks);
+                    context.meet_again(&entry.handle, identity, hold, looks);
                 }
             }
             Err(full) => self.expect_own(actor, full, key, version),
@@ -254,7 +254,7 @@ impl<'w> Writing<'w> {
         world.table.within(&guard).retain(|key, content| {
             let Some(index) = index(key).filter(|_| content.version % 2 == 0) else { return true };
             own[index as usize] = None;
-            gone.extend(content.identity());
+            gone.extend(content.handle.identity());
             false
         });
         actor.end(&world.sections, since);
