@@ -1,14 +1,11 @@
 //! The threads of a part: what they use, how they pass time, how they end.
 //!
-//! The roll: the ids of the threads of a part, for the threads that park them.
-//!
-//! The open sections of region readers, to check the promises of tokens.
-//!
-//! A reader numbers its sections, and publishes the number *after* it has begun a section and *before* it ends it: the number is
-//! odd while it is certainly inside. A thread that starts a grace period notes the open sections. When the library says that the
-//! grace period is over, all of them must have ended.
-//!
-//! The moment at the end of a part when its threads still exist, but no longer do anything.
+//! - The [`Roll`] has the ids of the threads, for those that park them.
+//! - The [`Sections`] are the open sections of region readers, to check the promises of tokens. A reader numbers its
+//!   sections, and publishes the number *after* it has begun a section and *before* it ends it: the number is odd while it
+//!   is certainly inside. A thread that starts a grace period notes the open sections. When the library says that the grace
+//!   period is over, all of them must have ended.
+//! - The [`Lull`] is the moment at the end of a part when its threads still exist, but no longer do anything.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};

@@ -1,9 +1,7 @@
-//! Futures without an executor: the thread itself waits for the waker.
+//! Futures without an executor: the thread itself waits for the waker. And [`Stores`] that keep a store buffer busy.
 //!
 //! The waker is slow to clone, as those of some executors are. A future that clones it after its last look, instead of
 //! before, then often misses a wake-up. With a fast waker, it would hardly ever miss one.
-//!
-//! Stores that keep a store buffer busy.
 
 use std::cell::Cell;
 use std::future::Future;

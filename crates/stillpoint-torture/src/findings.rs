@@ -1,6 +1,6 @@
 //! The findings of the checks, from all threads.
 //!
-//! Ends a run that does not end by itself: a thread that waits for ever is a finding, too.
+//! The [`Watchdog`] ends a run that does not end by itself: a thread that waits for ever is a finding, too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

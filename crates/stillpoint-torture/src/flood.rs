@@ -15,7 +15,7 @@ use crate::arena::{Context, Handle, Maker};
 use crate::counts::{Count, Hold, Kind, Tally};
 use crate::findings::PATIENCE;
 use crate::part::Stage;
-use crate::world::{Setting, when_full};
+use crate::world::{Setting, look, when_full};
 
 const CELLS: usize = 8;
 /// One writer retires to a reclaimer, the other one to a background thread.
@@ -89,17 +89,12 @@ impl Waters<'_> {
             let cell = &cells[actor.rng.usize(0..CELLS)];
             let kind = Kind::ALL[actor.rng.usize(0..Kind::ALL.len())];
             let hold = Hold { kind, mode: domain.fence_mode() };
-            let mut look = |object: Option<&Handle>| {
+            look(domain, cell, kind, |object| {
                 let Some(object) = object else { return };
                 let Some(identity) = context.meet(object, hold, &mut actor.tally.looks) else { return };
                 actor.pause();
                 context.meet_again(object, identity, hold, &mut actor.tally.looks);
-            };
-            match kind {
-                Kind::Protected => look(cell.protect(&domain.reader()).as_deref()),
-                Kind::Guard => look(cell.load(&domain.reader().pin())),
-                Kind::Qsbr => look(cell.load(&domain.qsbr_reader())),
-            }
+            });
             actor.tally.count(Count::Visits);
         }
         actor.tally

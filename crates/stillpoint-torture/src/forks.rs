@@ -1,9 +1,7 @@
 //! Forks in the middle of everything: the child resets its domain, continues to reclaim, and reports its findings.
 //!
-//! The threads of the parent may be anywhere at the fork: registering, inside sections, retiring, waiting. The child has none of
-//! them, and must not wait for them.
-//!
-//! The child of a fork, which uses the domain that it has inherited.
+//! The threads of the parent may be anywhere at the fork: registering, inside sections, retiring, waiting. The child has none
+//! of them, and must not wait for them. It uses the domain that it has inherited.
 
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -19,11 +19,11 @@
 //!   fault shows in the record, and does not depend on the contents of freed memory. The objects lie between canaries, in
 //!   memory that is freed and used again.
 //! - No region reader holds an object whose grace period is over. Unlinked objects *age* with each grace period
-//!   (`pipe`), and each look is counted by age.
+//!   (`writer`), and each look is counted by age.
 //! - When a token, a wait or a callback says that a grace period is over, every section that began before it has ended
-//!   (`section`). Inside a section, a token that was started there is not over. Without readers, every token is over.
+//!   (`actor`). Inside a section, a token that was started there is not over. Without readers, every token is over.
 //! - At the end of each part every object has been destroyed, once, and every callback was called.
-//! - Threads that must be refused are refused, and no thread is stuck (`watchdog`).
+//! - Threads that must be refused are refused, and no thread is stuck (`findings`).
 //! - Enough of everything was tried (`counts`): a run that tried too little fails.
 //!
 //! The broken variants of the library (`variant`) show that the checks can fail. They run the same parts for the same

@@ -1,10 +1,9 @@
-//! Readers that are parked in a signal handler for seconds, or for a minute in a long run, while the other parts run.
-//!
-//! A reader that is parked for seconds, and the checks of its domain meanwhile.
+//! Readers that are parked in a signal handler for seconds, or for a minute in a long run, while the other parts run; and
+//! the checks of their domains meanwhile.
 //!
 //! The reader looks at its object over and over until a signal parks it. Behind a region reader, everything that is retired
-//! waits: the token is not over, a reclaimer accepts as many objects as its limit allows and hands back the rest, and timed waits
-//! name the thread. Behind a protected load, only its object waits, and everything else is freed.
+//! waits: the token is not over, a reclaimer accepts as many objects as its limit allows and hands back the rest, and timed
+//! waits name the thread. Behind a protected load, only its object waits, and everything else is freed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +23,7 @@ use crate::arena::{Context, Handle, Maker};
 use crate::counts::{Area, Count, Hold, Kind, Looks, Tally};
 use crate::findings::{Findings, PATIENCE};
 use crate::trouble::Parked;
+use crate::world::look;
 
 /// The time between two looks. A look takes a millisecond or two, so the other parts are hardly disturbed.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -150,17 +150,7 @@ impl Ward {
 
     /// The body of the reader's thread: one section, until `stop`.
     fn read(&self) {
-        match self.kind {
-            Kind::Protected => {
-                let reader = self.domain.reader();
-                self.look_on(self.cell.protect(&reader).as_deref());
-            }
-            Kind::Guard => {
-                let reader = self.domain.reader();
-                self.look_on(self.cell.load(&reader.pin()));
-            }
-            Kind::Qsbr => self.look_on(self.cell.load(&self.domain.qsbr_reader())),
-        }
+        look(&self.domain, &self.cell, self.kind, |object| self.look_on(object));
     }
 
     fn look_on(&self, object: Option<&Handle>) {

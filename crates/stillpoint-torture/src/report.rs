@@ -1,6 +1,5 @@
-//! The output of a run.
-//!
-//! The course of a run: objects that were destroyed per second, and objects that wait for their destruction.
+//! The output of a run, and its [`Course`]: objects that were destroyed per second, and objects that wait for their
+//! destruction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,17 +1,13 @@
-//! The threads that disturb a part while it runs: the hog, and the one that parks threads in a signal handler.
+//! The threads that disturb a part while it runs, and the check that none is left disturbed.
 //!
-//! The hog: a thread with a higher priority, which preempts the thread on a CPU, in bursts.
-//!
-//! If the machine allows it, the hog is a real-time thread, which preempts every reader; otherwise it has the best nice value that
-//! it can get. It takes at most a fifth of one CPU, far from the 95 % at which the kernel throttles real-time threads, so that the
-//! machine stays usable.
-//!
-//! Parks a thread at any instruction: a signal to the thread, whose handler waits on a futex until the thread is released.
-//!
-//! SIGSTOP would stop the whole process. A thread that waits in a signal handler is equivalent to one that the scheduler does not
-//! run, at any instruction of the library.
-//!
-//! Checks that no thread keeps what a boost gave it: a real-time policy, a nice value, another set of CPUs.
+//! - The *hog* is a thread with a higher priority, which preempts the thread on a CPU, in bursts. If the machine allows it,
+//!   the hog is a real-time thread, which preempts every reader; otherwise it has the best nice value that it can get. It
+//!   takes at most a fifth of one CPU, far from the 95 % at which the kernel throttles real-time threads, so that the machine
+//!   stays usable.
+//! - A thread is [`Parked`] at any instruction: a signal to it has a handler that waits on a futex until the thread is
+//!   released. SIGSTOP would stop the whole process. A thread that waits in a signal handler is equivalent to one that the
+//!   scheduler does not run, at any instruction of the library.
+//! - [`Ordinary`] checks that no thread keeps what a boost gave it: a real-time policy, a nice value, another set of CPUs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,4 @@
-//! The settings of the domains of a run: random combinations of everything that a builder offers.
-//!
-//! One domain of the mixed part.
+//! One domain of the mixed part, and its [`Setting`]: a random combination of everything that a builder offers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,6 +78,15 @@ pub(crate) struct World {
 /// A domain without further settings.
 pub(crate) fn plain(mode: Mode) -> Result<Domain, String> {
     Domain::builder().fence(mode).build().map_err(|error| error.to_string())
+}
+
+/// Looks at the object of a cell as a reader of this kind, which is registered for as long as it looks.
+pub(crate) fn look(domain: &Domain, cell: &RcuCell<Handle>, kind: Kind, look: impl FnOnce(Option<&Handle>)) {
+    match kind {
+        Kind::Protected => look(cell.protect(&domain.reader()).as_deref()),
+        Kind::Guard => look(cell.load(&domain.reader().pin())),
+        Kind::Qsbr => look(cell.load(&domain.qsbr_reader())),
+    }
 }
 
 /// A random policy for retirements that find no room.

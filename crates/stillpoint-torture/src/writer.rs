@@ -1,10 +1,9 @@
-//! The pipe: unlinked objects, which age with each grace period, and are freed at its end.
-//!
-//! The pipe starts a token for each age. When the token is over, the object is one grace period older, and no region reader may
-//! still look at it as before. Some objects are retired when they enter, and disappear when the library frees them. Others stay in
-//! the pipe until its end, so that every age is reached.
-//!
 //! Writers: every way to unlink, retire and wait.
+//!
+//! Unlinked objects go through the [`Pipe`], where they age with each grace period. The pipe starts a token for each age.
+//! When the token is over, the object is one grace period older, and no region reader may still look at it as before. Some
+//! objects are retired when they enter, and disappear when the library frees them. Others stay in the pipe until its end, so
+//! that every age is reached.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

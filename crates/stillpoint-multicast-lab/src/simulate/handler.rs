@@ -1,6 +1,6 @@
 //! The receiver's side: what runs in an interrupt.
 
-use super::operation::{Message, Sending, Way};
+use super::operation::{Message, Node, Sending, Way};
 use super::world::{Step, World};
 
 /// The handler of an interrupt, which serves all messages that it finds.
@@ -123,32 +123,22 @@ impl World<'_> {
 
     /// The time of the decrement that acknowledges this node.
     pub(super) fn count(&mut self, cpu: usize, Message { initiator, node }: Message) -> f64 {
-        match self.operations[initiator].way {
-            Way::Tree { shared_counter: true, .. } => {
-                self.atomic(cpu, |world| &mut world.operations[initiator].counter)
-            }
-            _ => self.atomic(cpu, |world| &mut world.operations[initiator].nodes[node].line),
-        }
+        let counter = self.operations[initiator].counter_of(node);
+        self.atomic(cpu, |world| &mut world.operations[initiator].nodes[counter].line)
     }
 
     /// The effect of the decrement: the node to acknowledge next, if this was the last one below it.
     pub(super) fn counted(&mut self, Message { initiator, node }: Message) -> Option<Message> {
         let operation = &mut self.operations[initiator];
-        let root = operation.root();
-        let shared = matches!(operation.way, Way::Tree { shared_counter: true, .. });
-        let left = if shared { &mut operation.unacknowledged } else { &mut operation.nodes[node].pending };
-        let enough = *left > 0;
-        *left = left.saturating_sub(1);
-        let last = *left == 0;
-        let parent = operation.nodes[node].parent;
+        let (counter, root) = (operation.counter_of(node), operation.root());
+        let Node { pending, parent, .. } = &mut operation.nodes[counter];
+        let (parent, enough) = (*parent, *pending > 0);
+        *pending = pending.saturating_sub(1);
+        let is_last = *pending == 0;
         self.check(enough, || format!("CPU {initiator}'s operation was acknowledged too often"));
-        match (last, shared || node == root) {
-            (false, _) => None,
-            (true, true) => {
-                self.wake(initiator);
-                None
-            }
-            (true, false) => Some(Message { initiator, node: parent }),
+        if is_last && counter == root {
+            self.wake(initiator);
         }
+        (is_last && counter != root).then_some(Message { initiator, node: parent })
     }
 }

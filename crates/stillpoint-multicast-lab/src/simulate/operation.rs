@@ -46,9 +46,6 @@ pub(super) struct Operation {
     pub(super) receivers: Vec<usize>,
     /// A node for each receiver, and the initiator's node as the last one.
     pub(super) nodes: Vec<Node>,
-    /// The shared counter.
-    pub(super) unacknowledged: u32,
-    pub(super) counter: Line,
 }
 
 impl Operation {
@@ -59,8 +56,6 @@ impl Operation {
             work: 0.0,
             receivers: Vec::new(),
             nodes: Vec::new(),
-            unacknowledged: 0,
-            counter: Line::of(initiator),
         }
     }
 
@@ -73,10 +68,9 @@ impl Operation {
         let count = receivers.len();
         self.nodes.clear();
         self.nodes.resize(count + 1, Node { line: Line::of(self.initiator), ..Node::default() });
-        self.nodes[count].pending = 1;
+        // The initiator's own acknowledgement, or that of every receiver.
+        self.nodes[count].pending = if self.has_shared_counter() { count as u32 } else { 1 };
         self.nodes[count].end = count as u32;
-        self.unacknowledged = count as u32;
-        self.counter = Line::of(self.initiator);
     }
 
     /// The initiator's own node.
@@ -84,11 +78,20 @@ impl Operation {
         self.receivers.len()
     }
 
+    /// Whether one counter, that of the root, takes all acknowledgements.
+    fn has_shared_counter(&self) -> bool {
+        matches!(self.way, Way::Tree { shared_counter: true, .. })
+    }
+
+    /// The node whose counter takes the acknowledgement of this one.
+    pub(super) fn counter_of(&self, node: usize) -> usize {
+        if self.has_shared_counter() { self.root() } else { node }
+    }
+
     /// Whether all acknowledgements have come.
     pub(super) fn is_complete(&self) -> bool {
         match self.way {
             Way::Kernel { .. } => self.nodes[..self.root()].iter().all(|node| node.done),
-            Way::Tree { shared_counter: true, .. } => self.unacknowledged == 0,
             Way::Tree { .. } => self.nodes[self.root()].pending == 0,
         }
     }

@@ -3,7 +3,7 @@
 //! The reader announces itself and loads at once. The writer unlinks, scans and frees at once. If a fence is missing
 //! on either side, the announcement may still be in the reader's store buffer when the scan looks for it, although
 //! the load came before the unlink. That window is open for some ten nanoseconds, and hardly ever met by chance. So
-//! the reader first fills its store buffer (`stores`), which keeps the window open for one or two hundred nanoseconds.
+//! the reader first fills its store buffer ([`Stores`]), which keeps the window open for one or two hundred nanoseconds.
 //! The writer unlinks at random moments of the reader's round. The reader then looks at its object long enough for a
 //! writer that has missed the reader to destroy it.
 
@@ -111,10 +111,14 @@ impl Opponents<'_> {
         let _ = run_on(&[cpu]);
         let Self { domain, cells, .. } = self;
         let stores = Stores::new();
+        let is_back = matches!(self.litmus.announce, Announce::BackByPin | Announce::BackByProtect);
         match self.litmus.announce {
-            Announce::Pin => {
+            Announce::Pin | Announce::BackByPin => {
                 let reader = domain.reader();
                 self.repeat(&mut rng, Kind::Guard, |watch, fill, cell| {
+                    if is_back {
+                        reader.offline();
+                    }
                     stores.fill(fill);
                     watch.look(cells.load(cell, &reader.pin()));
                 })
@@ -127,9 +131,12 @@ impl Opponents<'_> {
                     watch.look(bound.pin().load(cell));
                 })
             }
-            Announce::Protect => {
+            Announce::Protect | Announce::BackByProtect => {
                 let reader = domain.reader();
                 self.repeat(&mut rng, Kind::Protected, |watch, fill, cell| {
+                    if is_back {
+                        reader.offline();
+                    }
                     stores.fill(fill);
                     watch.look(cells.protect(cell, &reader).as_deref());
                 })
@@ -155,22 +162,6 @@ impl Opponents<'_> {
                 self.repeat(&mut rng, Kind::Qsbr, |watch, fill, cell| {
                     bound.offline(|| stores.fill(fill));
                     watch.look(bound.load(cell));
-                })
-            }
-            Announce::BackByPin => {
-                let reader = domain.reader();
-                self.repeat(&mut rng, Kind::Guard, |watch, fill, cell| {
-                    reader.offline();
-                    stores.fill(fill);
-                    watch.look(cells.load(cell, &reader.pin()));
-                })
-            }
-            Announce::BackByProtect => {
-                let reader = domain.reader();
-                self.repeat(&mut rng, Kind::Protected, |watch, fill, cell| {
-                    reader.offline();
-                    stores.fill(fill);
-                    watch.look(cells.protect(cell, &reader).as_deref());
                 })
             }
             Announce::Register => self.repeat(&mut rng, Kind::Qsbr, |watch, _, cell| {

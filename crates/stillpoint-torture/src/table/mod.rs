@@ -1,7 +1,5 @@
-//! The hash table under torture.
-//!
-//! - [`mixed`]: more threads than CPUs, every operation, tables that grow, are full, and end.
-//! - [`races`]: a reader and a writer that meet in one bucket, or in a growth.
+//! The hash table under torture: more threads than CPUs, and every operation. [`races`] has a reader and a writer that meet
+//! in one bucket, or in a growth.
 //!
 //! One table after the other: each grows, or is full, while readers and writers use it, and is then cleared and dropped.
 

@@ -1,7 +1,5 @@
-//! The entries of the tables of a run: keys that detect a comparison after they were freed, and values that are
-//! objects of the arena.
-//!
-//! One table, its keys, and the state that its threads share.
+//! One table, its entries, and the state that its threads share. Keys detect a comparison after they were freed, and values
+//! are objects of the arena.
 //!
 //! Each kind of key has its own promise:
 //!
