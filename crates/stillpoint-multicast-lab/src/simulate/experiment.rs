@@ -8,7 +8,7 @@ use stillpoint_harness::interrupt;
 
 use super::contender::{self, Contender};
 use super::machine::Machine;
-use super::places::Places;
+use super::machine::Places;
 use super::task::{Measured, Pace, Task};
 use super::world::World;
 

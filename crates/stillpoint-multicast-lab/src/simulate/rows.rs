@@ -5,10 +5,10 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::output::json::{Row, number};
 
+use super::Options;
 use super::contender::{self, Contender};
 use super::experiment::{self, Setup};
 use super::machine::Machine;
-use super::options::Options;
 use super::sensitivity::{Analysis, SENSITIVITY};
 
 /// The three figures.
