@@ -116,7 +116,7 @@ fn initiators(machine: &Machine, name: &str, count: usize, seed: u64) -> Option<
 }
 
 fn grace_periods(machine: &Machine, name: &str, hertz: f64, seed: u64) -> Option<GracePeriods> {
-    Some(setup(machine, name, seed)?.grace_periods(if hertz > 0.0 { 1e9 / hertz } else { 0.0 }))
+    Some(setup(machine, name, seed)?.grace_periods(hertz))
 }
 
 /// The distance of the farthest point from the straight line that fits best, as a share of the highest point.

@@ -93,7 +93,7 @@ impl Figures {
             rates.lock().ok()?.push((seen, contender.name, count, rate));
             Some(rate)
         };
-        let periods = |contender, apart| setup(contender).grace_periods(apart);
+        let periods = |contender, hertz| setup(contender).grace_periods(hertz);
         let mut known: Vec<(&str, Contender, f64)> = Vec::new();
         let mut figure = |figure: &'static str, contender: Contender| {
             let found = known.iter().find(|of| (of.0, of.1) == (figure, contender));
@@ -115,7 +115,7 @@ impl Figures {
             if of != "loss" {
                 return Some(figure(of, one)? / figure(of, other)?);
             }
-            let [one, other] = [one, other].map(|contender| periods(contender, 1e9 / HERTZ));
+            let [one, other] = [one, other].map(|contender| periods(contender, HERTZ));
             Some(LOSS / one.loss_beside(&other).max(1e-6))
         };
         let ratios = ALL.iter().map(ratio).collect::<Option<_>>()?;
