@@ -9,11 +9,11 @@
 //!   scheduler does not run, at any instruction of the library.
 //! - [`Ordinary`] checks that no thread keeps what a boost gave it: a real-time policy, a nice value, another set of CPUs.
 
+use std::fs;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use fastrand::Rng;
 use rustix::thread::{CpuSet, Pid, futex, sched_getaffinity};
@@ -133,7 +133,9 @@ impl Parked {
     /// Parks a thread of this process, and waits until it is parked. `None` if the thread is gone, or does not run its handler
     /// in time.
     pub(crate) fn park(thread: u32) -> Option<Self> {
-        install().ok()?;
+        if !is_installed() {
+            return None;
+        }
         let place = PLACE.iter().find(|place| {
             // Acquire: pairs with the release in `drop`: the last use of the place is over.
             place.thread.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -181,10 +183,10 @@ fn send(thread: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) == 0 }
 }
 
-/// Installs the handler, once for the process.
-fn install() -> io::Result<()> {
+/// Installs the handler, once for the process. Returns whether it is there.
+fn is_installed() -> bool {
     static DONE: OnceLock<bool> = OnceLock::new();
-    let done = *DONE.get_or_init(|| {
+    *DONE.get_or_init(|| {
         // SAFETY: all zeroes are a valid `sigaction`: no flags, an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handle as *const () as usize;
@@ -193,8 +195,7 @@ fn install() -> io::Result<()> {
         // SAFETY: the handler is async-signal-safe: it uses only atomics and raw system calls, and does not change `errno`, which
         // rustix does not use.
         unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) == 0 }
-    });
-    if done { Ok(()) } else { Err(io::Error::other("no signal handler")) }
+    })
 }
 
 /// The handler: waits until the place is released.

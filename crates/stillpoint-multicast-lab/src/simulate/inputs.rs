@@ -27,13 +27,7 @@ enum Confidence {
 
 impl Confidence {
     fn name(self) -> &'static str {
-        match self {
-            Self::Published => "published",
-            Self::Fitted => "fitted",
-            Self::Chosen => "chosen",
-            Self::Assumed => "assumed",
-            Self::Given => "given",
-        }
+        ["published", "fitted", "chosen", "assumed", "given"][self as usize]
     }
 }
 

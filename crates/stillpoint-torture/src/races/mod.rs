@@ -3,7 +3,6 @@
 mod litmus;
 mod small;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use stillpoint::fence::Mode;
 use stillpoint::rcu::Boost;
 use stillpoint_harness::output::say;
 
-use crate::actor::{is_over, join, rest};
+use crate::actor::{Shared, is_over, join, rest};
 use crate::arena::Context;
 use crate::awaiting::Stores;
 use crate::counts::{Kind, Runs, least};
@@ -79,29 +78,23 @@ impl Part for Races {
 /// The surroundings of a race.
 struct Ring<'r> {
     context: &'static Context,
-    cpus: &'r [usize],
     time: Duration,
     mode: Mode,
-    stop: AtomicBool,
+    shared: Shared<'r>,
 }
 
 /// The body of a thread.
 type Body<'b> = Box<dyn FnOnce() -> Runs + Send + 'b>;
 
 impl Ring<'_> {
-    // Relaxed, both: a flag; the threads are joined.
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.shared.is_stopped()
     }
 
     /// A CPU for one side, and those for the other: the same one if there is no other.
     fn sides(&self) -> Result<(usize, &[usize]), String> {
-        let (&own, others) = self.cpus.split_first().ok_or("no CPU is allowed")?;
-        Ok((own, if others.is_empty() { self.cpus } else { others }))
+        let (&own, others) = self.shared.cpus.split_first().ok_or("no CPU is allowed")?;
+        Ok((own, if others.is_empty() { self.shared.cpus } else { others }))
     }
 
     /// Runs the threads until the time is up.
@@ -109,7 +102,7 @@ impl Ring<'_> {
         thread::scope(|scope| {
             let threads: Vec<_> = bodies.into_iter().map(|body| scope.spawn(body)).collect();
             rest(self.context, self.time);
-            self.stop();
+            self.shared.stop();
             threads.into_iter().fold(Runs::default(), |sum, thread| sum + join(self.context, thread))
         })
     }
@@ -218,7 +211,7 @@ impl Race {
         rng: &mut Rng,
     ) -> Result<Runs, String> {
         let Stage { context, cpus, .. } = *stage;
-        let ring = Ring { context, cpus, time, mode: self.mode(), stop: AtomicBool::new(false) };
+        let ring = Ring { context, time, mode: self.mode(), shared: Shared::new(0, cpus) };
         match self {
             Race::Litmus(litmus) => litmus.run(ring, rng),
             Race::Tokens(_) => small::tokens(&ring, rng),

@@ -94,7 +94,7 @@ pub(super) fn futures(ring: &Ring<'_>, stores: &Stores, rng: &mut Rng) -> Result
                 thread::yield_now();
             }
         }
-        ring.stop();
+        ring.shared.stop();
         let over = waiters.into_iter().map(|waiter| join(context, waiter)).sum();
         Runs { tries: round, over, ..Runs::default() }
     }))
@@ -329,7 +329,7 @@ pub(super) fn tokens(ring: &Ring<'_>, rng: &mut Rng) -> Result<Runs, String> {
             Runs::default()
         }));
     }
-    for _ in 0..=2 * ring.cpus.len() {
+    for _ in 0..=2 * ring.shared.cpus.len() {
         bodies.push(Box::new(move || {
             let mut runs = Runs::default();
             while !ring.is_stopped() {

@@ -4,7 +4,6 @@
 //! of a few instructions, and can stay in them for as long as it needs.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,11 +12,11 @@ use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
-use crate::actor::{Roll, is_over, join, run_on};
+use crate::actor::{Shared, is_over, join, run_on};
 use crate::arena::{Context, Maker};
 use crate::awaiting::Stores;
 use crate::counts::{Hold, Kind, Looks, Runs};
-use crate::table::world::{Content, Entries, Key};
+use crate::table::world::{Content, Entries, Key, fill};
 use crate::trouble::Parked;
 use crate::world::plain;
 
@@ -70,10 +69,7 @@ impl TableRace {
         let table = Table::builder_in(&domain).build().map_err(|error| error.to_string())?;
         let mut maker = Maker::new(context, 0);
         let keys = if self.against == Against::Replace { FEW } else { MANY };
-        for key in 0..keys {
-            let content = Content::make(&mut maker, key, 0).ok_or("too many objects are alive")?;
-            table.insert(Key::new(key, context), content).map_err(|error| error.to_string())?;
-        }
+        fill(&table, keys, context, &mut maker)?;
         // Only one of the two parks the other: otherwise they would park each other for ever.
         let parked = if self.against == Against::Growth && rng.bool() { Slot::Writer } else { Slot::Reader };
         let bout = Bout {
@@ -84,8 +80,7 @@ impl TableRace {
             hold: Hold { kind: self.kind, mode: self.mode },
             against: self.against,
             parked,
-            roll: &Roll::new(2),
-            stop: &AtomicBool::new(false),
+            shared: &Shared::new(2, cpus),
         };
         let (own, others) = cpus.split_first().ok_or("no CPU is allowed")?;
         let other = *others.first().unwrap_or(own);
@@ -94,8 +89,7 @@ impl TableRace {
             let reader = scope.spawn(move || bout.read(*own, stores, readers));
             let writer = scope.spawn(move || bout.write(other, maker, end, writers));
             let writer = join(context, writer);
-            // Relaxed: a flag; the thread is joined.
-            bout.stop.store(true, Ordering::Relaxed);
+            bout.shared.stop();
             join(context, reader) + writer
         }))
     }
@@ -140,8 +134,7 @@ struct Bout<'b> {
     against: Against,
     /// The thread that the other one parks from time to time.
     parked: Slot,
-    roll: &'b Roll,
-    stop: &'b AtomicBool,
+    shared: &'b Shared<'b>,
 }
 
 impl Bout<'_> {
@@ -155,7 +148,7 @@ impl Bout<'_> {
         let mut reader = self.domain.reader();
         let mut qsbr = (self.hold.kind == Kind::Qsbr).then(|| self.domain.qsbr_reader());
         let mut lookup = self.table.reader(&mut reader);
-        let present = self.roll.enter(Slot::Reader as usize);
+        let present = self.shared.roll.enter(Slot::Reader as usize);
         let mut look_up = |key: &Key, again| match (&mut qsbr, self.hold.kind) {
             (Some(qsbr), _) => {
                 seeing.see(key, again, self.table.within(qsbr).get(key));
@@ -164,8 +157,7 @@ impl Bout<'_> {
             (None, Kind::Guard) => seeing.see(key, again, lookup.pin().get(key)),
             (None, _) => seeing.see(key, again, lookup.get(key).as_deref()),
         };
-        // Relaxed: a flag; the thread is joined.
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.shared.is_stopped() {
             // Many lookups meet a growth; slow lookups meet a missing fence.
             let is_quick = self.against == Against::Growth && rng.u32(0..4) != 0;
             let fill = if is_quick || rng.bool() { 0 } else { rng.usize(0..MOST_STORES) };
@@ -188,14 +180,14 @@ impl Bout<'_> {
     }
 
     fn park(&self, slot: Slot) -> Option<Parked> {
-        self.roll.thread_of(slot as usize).and_then(Parked::park)
+        self.shared.roll.thread_of(slot as usize).and_then(Parked::park)
     }
 
     /// The body of the writer, until the table has grown twice. Returns its counts.
     fn write(self, cpu: usize, mut maker: Maker, end: Instant, mut rng: Rng) -> Runs {
         // If it is refused: see `read`.
         let _ = run_on(&[cpu]);
-        let present = self.roll.enter(Slot::Writer as usize);
+        let present = self.shared.roll.enter(Slot::Writer as usize);
         let mut runs = Runs::default();
         let mut parked: Option<Parked> = None;
         for number in 0..ENTRIES {

@@ -118,6 +118,19 @@ impl Content {
     }
 }
 
+/// Inserts the first version of the keys below a number.
+pub(super) fn fill(
+    table: &Entries,
+    keys: u64,
+    context: &'static Context,
+    maker: &mut Maker,
+) -> Result<(), String> {
+    (0..keys).try_for_each(|key| {
+        let content = Content::make(maker, key, 0).ok_or("too many objects are alive")?;
+        table.insert(Key::new(key, context), content).map(drop).map_err(|error| error.to_string())
+    })
+}
+
 pub(super) const RESIDENT: u64 = 32;
 pub(super) const REPLACED: u64 = 32;
 /// The owned keys of each writer.
@@ -150,10 +163,7 @@ impl World {
         let builder =
             if is_limited { builder.max_len(MAXIMUM) } else { builder.capacity(rng.usize(0..2000)) };
         let table = builder.build().map_err(|error| error.to_string())?;
-        for key in 0..RESIDENT + REPLACED {
-            let content = Content::make(maker, key, 0).ok_or("too many objects are alive")?;
-            table.insert(Key::new(key, context), content).map_err(|error| error.to_string())?;
-        }
+        fill(&table, RESIDENT + REPLACED, context, maker)?;
         Ok(Self { context, domain, table, sections: Sections::new(slots), writers, is_limited })
     }
 
