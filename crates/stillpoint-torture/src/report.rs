@@ -1,8 +1,7 @@
 //! The output of a run, and its [`Course`]: objects that were destroyed per second, and objects that wait for their
 //! destruction.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -121,31 +120,27 @@ struct Moment {
     waiting: usize,
 }
 
-/// Samples a run, on its own thread.
+/// Samples a run, on its own thread, until the channel is closed.
 pub(crate) struct Course {
-    stop: Arc<AtomicBool>,
+    stop: Sender<()>,
     looker: thread::JoinHandle<Vec<Moment>>,
 }
 
 impl Course {
     /// Begins to sample a run that is planned to take `duration`.
     pub(crate) fn follow(context: &'static Context, duration: Duration) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, begun) = (Arc::clone(&stop), Instant::now());
-        let period = (duration / POINTS).max(SHORTEST);
+        let (begun, period) = (Instant::now(), (duration / POINTS).max(SHORTEST));
+        let (stop, stopped) = mpsc::channel();
         let looker = thread::spawn(move || {
             let mut moments = Vec::new();
             loop {
-                moments.push(Moment {
-                    at: begun.elapsed(),
-                    destroyed: context.destroyed(),
-                    waiting: context.waiting(),
-                });
-                // Relaxed: a flag; the thread is joined.
-                if stopped.load(Ordering::Relaxed) {
+                let is_last =
+                    !moments.is_empty() && stopped.recv_timeout(period) != Err(RecvTimeoutError::Timeout);
+                let (destroyed, waiting) = (context.destroyed(), context.waiting());
+                moments.push(Moment { at: begun.elapsed(), destroyed, waiting });
+                if is_last {
                     return moments;
                 }
-                thread::park_timeout(period);
             }
         });
         Self { stop, looker }
@@ -153,9 +148,7 @@ impl Course {
 
     /// A row for each moment except the first.
     pub(crate) fn rows(self) -> Vec<Row> {
-        // Relaxed: see `follow`.
-        self.stop.store(true, Ordering::Relaxed);
-        self.looker.thread().unpark();
+        drop(self.stop);
         let moments = self.looker.join().unwrap_or_default();
         let row = |pair: &[Moment]| {
             let (before, now) = (pair.first()?, pair.last()?);

@@ -225,10 +225,7 @@ const LATE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 10_000 
 
 /// The state in which every thread of the process should be: that of the first thread at the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ordinary(Standing);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Standing {
+pub(crate) struct Ordinary {
     policy: i32,
     nice: i32,
     cpus: Vec<usize>,
@@ -237,7 +234,7 @@ struct Standing {
 impl Ordinary {
     /// The state of the calling thread.
     pub(crate) fn of_caller() -> Option<Self> {
-        standing(own_id()).map(Self)
+        standing(own_id())
     }
 
     /// Checks the calling thread, which is inside no section. Its booster may need a moment to end the boost.
@@ -255,9 +252,9 @@ impl Ordinary {
     /// A thread that has ended has no state. A thread that was joined may take a while to end.
     fn check(&self, thread: u32, findings: &Findings) {
         let mut deadline = None;
-        while let Some(now) = standing(thread).filter(|now| *now != self.0) {
+        while let Some(now) = standing(thread).filter(|now| now != self) {
             if Instant::now() > *deadline.get_or_insert_with(|| Instant::now() + LATE) {
-                findings.add(|| format!("thread {thread} was left as {now:?}, and not as {:?}", self.0));
+                findings.add(|| format!("thread {thread} was left as {now:?}, and not as {self:?}"));
                 break;
             }
             thread::sleep(Duration::from_millis(1));
@@ -265,7 +262,7 @@ impl Ordinary {
     }
 }
 
-fn standing(thread: u32) -> Option<Standing> {
+fn standing(thread: u32) -> Option<Ordinary> {
     let raw = i32::try_from(thread).ok()?;
     // SAFETY: no memory is passed.
     let policy = unsafe { libc::sched_getscheduler(raw) };
@@ -273,7 +270,7 @@ fn standing(thread: u32) -> Option<Standing> {
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, thread) };
     let set = sched_getaffinity(Pid::from_raw(raw)).ok()?;
     let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
-    (policy >= 0).then_some(Standing { policy, nice, cpus })
+    (policy >= 0).then_some(Ordinary { policy, nice, cpus })
 }
 
 #[cfg(test)]
@@ -331,7 +328,7 @@ mod tests {
             });
             there.wait();
             // The expectation is changed, not the thread, because tests run in parallel and move their threads.
-            ordinary.0.nice += 1;
+            ordinary.nice += 1;
             assert!(ordinary.check_all(findings) >= 2);
             assert!(findings.number() >= 2, "{:?}", findings.texts());
             seen.wait();

@@ -138,7 +138,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let mut rows = plan.run(&simulated);
     let analysis = plan.analyse(&simulated);
     rows.extend(inputs::rows(&simulated, base, &options.machine));
-    rows.extend(published::rows(&published));
+    rows.extend(published.iter().map(|line| line.row.clone()));
     rows.extend(analysis.iter().flat_map(|analysis| analysis.rows(0)));
     if !results.takes_stdout() {
         show::all(&simulated, &published, &rows, analysis.as_ref());

@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn a_result_that_was_read_again_has_the_same_tables() {
         let machine = Machine::load("seed").unwrap();
-        let poster = published::rows(&published::compare(&machine, "seed", 1));
+        let poster: Vec<Row> =
+            published::compare(&machine, "seed", 1).into_iter().map(|line| line.row).collect();
         let mut conclusion =
             Row::new("simulate", CONCLUSIONS, "tree").with("says", "it is faster").with("fate", "stands");
         conclusion = conclusion.with("turned_by", vec!["one", "two"]);
@@ -201,19 +202,23 @@ mod tests {
             let header = header.iter().map(|&name| name.to_owned()).collect();
             markdown(&std::iter::once(header).chain(lines).collect::<Vec<_>>())
         };
+        let beside = |lines: &[published::Beside]| {
+            show(&lines.iter().map(|line| line.row.clone()).collect::<Vec<_>>())
+        };
         let concluded = |scenario: &str| {
             let rows = analysis.rows(9).into_iter().filter(|row| row.scenario == scenario);
             show(&rows.collect::<Vec<_>>())
         };
         let (least, most) = analysis.crossovers();
-        let thresholds_found = analysis.thresholds();
-        let least_worst = thresholds_found.iter().map(|of| of.worst).fold(f64::INFINITY, f64::min);
-        let library = thresholds_found.iter().find(|of| of.threshold == device::THRESHOLD);
+        let found: Vec<(u64, f64)> = analysis
+            .rows(9)
+            .iter()
+            .filter_map(|row| Some((row.param("threshold")?, row.metric("loss_percent_worst")?)))
+            .collect();
+        let least_worst = found.iter().map(|of| of.1).fold(f64::INFINITY, f64::min);
+        let library = found.iter().find(|of| of.0 == u64::from(device::THRESHOLD));
         let library = library.expect("the library's threshold is among those that are compared");
-        assert!(
-            library.worst < least_worst + 0.005,
-            "the library's threshold is not the best one: {thresholds_found:?}"
-        );
+        assert!(library.1 < least_worst + 0.5, "the library's threshold is not the best one: {found:?}");
         let sources = |name: &str| inputs::rows(&load(name), name, "");
         let blocks = [
             ("inputs of seed", show(&sources("seed"))),
@@ -221,11 +226,8 @@ mod tests {
                 let seed = sources("seed");
                 show(&sources("kvm").into_iter().filter(|row| !seed.contains(row)).collect::<Vec<_>>())
             }),
-            (
-                "beside the poster",
-                show(&published::rows(&poster)) + "\n" + &published::judgement(&poster).unwrap() + "\n",
-            ),
-            ("beside the kernel", show(&published::rows(&published::compare(&load("kvm"), "kvm", 1)))),
+            ("beside the poster", beside(&poster) + "\n" + &published::judgement(&poster).unwrap() + "\n"),
+            ("beside the kernel", beside(&published::compare(&load("kvm"), "kvm", 1))),
             ("conclusions", concluded(CONCLUSIONS)),
             (
                 "thresholds",

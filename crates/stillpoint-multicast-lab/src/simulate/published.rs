@@ -39,11 +39,8 @@ const POSTER: &str = include_str!("published.txt");
 pub(super) struct Beside {
     /// Whether it is about the flat order.
     flat: bool,
-    theirs: &'static str,
-    ours: String,
-    value: f64,
     verdict: Verdict,
-    why: String,
+    pub(super) row: Row,
 }
 
 impl Beside {
@@ -59,7 +56,15 @@ impl Beside {
             let first = parts.next().unwrap_or_default().to_owned();
             parts.fold(first, |text, part| text + figures.next().map_or("", String::as_str) + part)
         };
-        Self { flat: about == "flat", theirs, ours: fill(ours), value, verdict, why: fill(why) }
+        let ours = fill(ours);
+        Self::new(about == "flat", theirs, ours, value, verdict, &fill(why))
+    }
+
+    fn new(flat: bool, theirs: &str, ours: String, value: f64, verdict: Verdict, why: &str) -> Self {
+        let row = Row::new("simulate", PUBLISHED, theirs).with("ours", ours);
+        let mut row = row.with("verdict", verdict.name()).with("why", why);
+        row.put("value", value, 4);
+        Self { flat, verdict, row }
     }
 }
 
@@ -218,29 +223,11 @@ fn guest(machine: &Machine, seed: u64) -> Vec<Beside> {
     let machine = Machine { nanoseconds: inside, ..machine.clone() };
     let line = |(name, count, published, theirs): (&str, usize, f64, &'static str)| {
         let found = receivers(&machine, name, count, seed);
-        Beside {
-            flat: true,
-            theirs,
-            ours: micros(found / 1e3),
-            value: found,
-            verdict: if (found / published - 1.0).abs() < 0.1 { Verdict::Input } else { Verdict::Differs },
-            why: "sending, flight and entry were fitted to this figure".to_owned(),
-        }
+        let verdict = if (found / published - 1.0).abs() < 0.1 { Verdict::Input } else { Verdict::Differs };
+        let why = "sending, flight and entry were fitted to this figure";
+        Beside::new(true, theirs, micros(found / 1e3), found, verdict, why)
     };
     KVM.map(line).to_vec()
-}
-
-/// The comparison as rows.
-pub(super) fn rows(lines: &[Beside]) -> Vec<Row> {
-    let row = |line: &Beside| {
-        let mut row = Row::new("simulate", PUBLISHED, line.theirs)
-            .with("ours", line.ours.as_str())
-            .with("verdict", line.verdict.name())
-            .with("why", line.why.as_str());
-        row.put("value", line.value, 4);
-        row
-    };
-    lines.iter().map(row).collect()
 }
 
 /// What the check of the flat order means for all other results; `None` if nothing is published.
@@ -276,8 +263,7 @@ mod tests {
         let lines = compare(&Machine::load("seed").unwrap(), "seed", 1);
         let last_flat = lines.iter().rposition(|line| line.flat).unwrap();
         assert!(lines[..=last_flat].iter().all(|line| line.flat) && lines.len() > last_flat + 1);
-        assert_eq!(rows(&lines).len(), lines.len());
-        let jump = lines.iter().find(|line| line.theirs.contains("second hyperthread")).unwrap();
+        let jump = lines.iter().find(|line| line.row.contender.contains("second hyperthread")).unwrap();
         assert_eq!(jump.verdict, Verdict::Input, "an input counts as a result");
     }
 
@@ -285,8 +271,11 @@ mod tests {
     #[test]
     fn where_the_flat_order_differs_it_is_said() {
         let lines = compare(&Machine::load("seed").unwrap(), "seed", 1);
-        let differ: Vec<_> =
-            lines.iter().filter(|line| line.verdict == Verdict::Differs).map(|line| line.theirs).collect();
+        let differ: Vec<_> = lines
+            .iter()
+            .filter(|line| line.verdict == Verdict::Differs)
+            .map(|line| line.row.contender.as_str())
+            .collect();
         assert_eq!(differ, ["figure 3: flat's highest frequency is above 10 kHz, by the text"]);
         assert!(judgement(&lines).unwrap().contains("in 1 of 3 points"));
         let kvm = compare(&Machine::load("kvm").unwrap(), "kvm", 1);

@@ -178,46 +178,16 @@ pub(super) struct Analysis {
     points: Vec<(Change, Figures)>,
 }
 
-/// What changed inputs do to a conclusion.
-#[derive(Debug, Clone, PartialEq)]
-struct Fate {
-    name: &'static str,
-    says: &'static str,
-    ratio: f64,
-    /// The least and the largest ratio of all single changes.
-    least: f64,
-    most: f64,
-    /// The single changes that turn it.
-    turned_by: Vec<String>,
-    /// The share of the draws in which it holds.
-    drawn: f64,
-}
-
-impl Fate {
-    fn stands(&self) -> bool {
-        self.ratio > 1.0 && self.turned_by.is_empty() && self.drawn >= 1.0 - TURNED
+/// Whether a conclusion with this ratio stands, in a word or two: whether a single change turns it, and the share of the draws
+/// in which it holds.
+fn fate(ratio: f64, is_turned: bool, drawn: f64) -> &'static str {
+    if ratio > 1.0 && !is_turned && drawn >= 1.0 - TURNED {
+        "stands"
+    } else if ratio > 1.0 {
+        "withdrawn"
+    } else {
+        "does not hold"
     }
-
-    /// Whether it stands, in a word or two.
-    fn word(&self) -> &'static str {
-        if self.stands() {
-            "stands"
-        } else if self.ratio > 1.0 {
-            "withdrawn"
-        } else {
-            "does not hold"
-        }
-    }
-}
-
-/// What a threshold loses to the better order at the worst number of receivers, as a share.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Threshold {
-    pub(super) threshold: u32,
-    /// With the inputs as they are.
-    pub(super) loss: f64,
-    /// With the worst of all changes and draws.
-    pub(super) worst: f64,
 }
 
 impl Analysis {
@@ -237,43 +207,28 @@ impl Analysis {
         Some(Self { points: changes.into_iter().zip(figures).collect() })
     }
 
-    /// What changed inputs do to each conclusion.
-    fn fates(&self) -> Vec<Fate> {
-        let fate = |(number, &(name, says, ..)): (usize, &Conclusion)| {
-            let ratios = || self.points.iter().map(|(change, figures)| (change, figures.ratios[number]));
-            let single = || ratios().filter(|(change, _)| change.kind != DRAWN);
-            let draws: Vec<f64> =
-                ratios().filter(|(change, _)| change.kind == DRAWN).map(|(_, ratio)| ratio).collect();
-            let ratio = ratios().next().map_or(f64::NAN, |(_, ratio)| ratio);
-            // A ratio that is not a number does not hold.
-            let holds = |ratio: f64| ratio > 1.0;
-            Fate {
-                name,
-                says,
-                ratio,
-                least: single().map(|(_, ratio)| ratio).fold(f64::INFINITY, f64::min),
-                most: single().map(|(_, ratio)| ratio).fold(0.0, f64::max),
-                turned_by: single()
-                    .filter(|&(_, changed)| holds(changed) != holds(ratio))
-                    .map(|(change, _)| change.name.clone())
-                    .collect(),
-                drawn: draws.iter().filter(|&&ratio| holds(ratio)).count() as f64 / draws.len() as f64,
-            }
-        };
-        ALL.iter().enumerate().map(fate).collect()
-    }
-
-    /// What each of the compared thresholds loses.
-    pub(super) fn thresholds(&self) -> Vec<Threshold> {
-        let of = |threshold| {
-            let worst = |(_, figures): &(Change, Figures)| figures.comparison.worst(threshold);
-            Threshold {
-                threshold,
-                loss: self.points.first().map_or(f64::NAN, worst),
-                worst: self.points.iter().map(worst).fold(0.0, f64::max),
-            }
-        };
-        COMPARED.map(of).to_vec()
+    /// What changed inputs do to a conclusion: its ratio, the least and the largest ratio of all single changes, those that
+    /// turn it, and the share of the draws in which it holds.
+    fn concluded(&self, number: usize, (name, says, ..): Conclusion, more: i32) -> Row {
+        let ratios = || self.points.iter().map(|(change, figures)| (change, figures.ratios[number]));
+        let single = || ratios().filter(|(change, _)| change.kind != DRAWN);
+        let draws: Vec<f64> =
+            ratios().filter(|(change, _)| change.kind == DRAWN).map(|(_, ratio)| ratio).collect();
+        let ratio = ratios().next().map_or(f64::NAN, |(_, ratio)| ratio);
+        // A ratio that is not a number does not hold.
+        let holds = |ratio: f64| ratio > 1.0;
+        let turned = single().filter(|&(_, changed)| holds(changed) != holds(ratio));
+        let turned_by: Vec<&str> = turned.map(|(change, _)| change.name.as_str()).collect();
+        let drawn = draws.iter().filter(|&&ratio| holds(ratio)).count() as f64 / draws.len() as f64;
+        let mut row = Row::new("simulate", CONCLUSIONS, name)
+            .with("says", says)
+            .with("fate", fate(ratio, !turned_by.is_empty(), drawn))
+            .with("turned_by", turned_by);
+        row.put("ratio", ratio, 3 + more);
+        row.put("ratio_least", single().map(|(_, ratio)| ratio).fold(f64::INFINITY, f64::min), 3 + more);
+        row.put("ratio_most", single().map(|(_, ratio)| ratio).fold(0.0, f64::max), 3 + more);
+        row.put("draws_that_hold_percent", drawn * 100.0, 1 + more);
+        row
     }
 
     /// The crossovers of all single changes and draws: the least and the most.
@@ -296,22 +251,14 @@ impl Analysis {
                 rows.push(row);
             }
         }
-        for fate in self.fates() {
-            let mut row = Row::new("simulate", CONCLUSIONS, fate.name)
-                .with("says", fate.says)
-                .with("fate", fate.word())
-                .with("turned_by", fate.turned_by);
-            row.put("ratio", fate.ratio, 3 + more);
-            row.put("ratio_least", fate.least, 3 + more);
-            row.put("ratio_most", fate.most, 3 + more);
-            row.put("draws_that_hold_percent", fate.drawn * 100.0, 1 + more);
-            rows.push(row);
-        }
+        rows.extend(ALL.iter().enumerate().map(|(number, &of)| self.concluded(number, of, more)));
         let (least, most) = self.crossovers();
-        for of in self.thresholds() {
-            let mut row = Row::new("simulate", THRESHOLDS, "hybrid").with("threshold", of.threshold);
-            row.put("loss_percent", of.loss * 100.0, 1 + more);
-            row.put("loss_percent_worst", of.worst * 100.0, 1 + more);
+        for threshold in COMPARED {
+            let worst = |(_, figures): &(Change, Figures)| figures.comparison.worst(threshold);
+            let mut row = Row::new("simulate", THRESHOLDS, "hybrid").with("threshold", threshold);
+            row.put("loss_percent", self.points.first().map_or(f64::NAN, worst) * 100.0, 1 + more);
+            let of_all = self.points.iter().map(worst).fold(0.0, f64::max);
+            row.put("loss_percent_worst", of_all * 100.0, 1 + more);
             row.put("crossover_least", f64::from(least), 0);
             row.put("crossover_most", f64::from(most), 0);
             rows.push(row);
@@ -357,22 +304,20 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_fates() {
-        let fates = |seed| Analysis::of(&small(), seed).unwrap().fates();
+        let fates = |seed| {
+            let rows = Analysis::of(&small(), seed).unwrap().rows(9);
+            rows.into_iter().filter(|row| row.scenario == CONCLUSIONS).collect::<Vec<_>>()
+        };
         assert_eq!(fates(1), fates(1));
         assert_ne!(fates(1), fates(2));
     }
 
     #[test]
     fn a_conclusion_stands_only_if_nothing_turns_it() {
-        let fate =
-            Fate { name: "", says: "", ratio: 2.0, least: 1.5, most: 3.0, turned_by: Vec::new(), drawn: 1.0 };
-        assert_eq!(fate.word(), "stands");
-        assert_eq!(
-            Fate { turned_by: vec!["noise.jitter halved".to_owned()], ..fate.clone() }.word(),
-            "withdrawn"
-        );
-        assert_eq!(Fate { drawn: 0.9, ..fate.clone() }.word(), "withdrawn");
-        assert_eq!(Fate { ratio: 0.9, ..fate.clone() }.word(), "does not hold");
-        assert!(!Fate { ratio: f64::NAN, ..fate }.stands());
+        assert_eq!(fate(2.0, false, 1.0), "stands");
+        assert_eq!(fate(2.0, true, 1.0), "withdrawn");
+        assert_eq!(fate(2.0, false, 0.9), "withdrawn");
+        assert_eq!(fate(0.9, false, 1.0), "does not hold");
+        assert_eq!(fate(f64::NAN, false, 1.0), "does not hold");
     }
 }
