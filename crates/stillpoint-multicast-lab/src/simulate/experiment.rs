@@ -7,8 +7,7 @@ use std::thread;
 use stillpoint_harness::interrupt;
 
 use super::contender::{self, Contender};
-use super::machine::Machine;
-use super::machine::Places;
+use super::machine::{Machine, Places};
 use super::task::{Measured, Pace, Task};
 use super::world::World;
 

@@ -62,7 +62,10 @@ pub(super) fn all(machine: &Machine, published: &[Beside], rows: &[Row], analysi
     TABLES.iter().for_each(|shown| one(shown, rows));
     say("");
     for contender in contender::CONTENDERS {
-        if rows.iter().any(|row| row.contender == contender.name) {
+        let is_of_it = |row: &Row| {
+            row.contender == contender.name && TABLES.iter().any(|(scenario, ..)| *scenario == row.scenario)
+        };
+        if rows.iter().any(is_of_it) {
             say(format!("{}: {}", contender.name, contender.about));
         }
     }
