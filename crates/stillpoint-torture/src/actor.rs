@@ -1,7 +1,14 @@
 //! The threads of a part: what they use, how they pass time, how they end.
+//!
+//! - The [`Roll`] has the ids of the threads, for those that park them.
+//! - The [`Sections`] are the open sections of region readers, to check the promises of tokens. A reader numbers its
+//!   sections, and publishes the number *after* it has begun a section and *before* it ends it: the number is odd while it
+//!   is certainly inside. A thread that starts a grace period notes the open sections. When the library says that the grace
+//!   period is over, all of them must have ended.
+//! - The [`Lull`] is the moment at the end of a part when its threads still exist, but no longer do anything.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, ScopedJoinHandle};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -9,10 +16,8 @@ use rustix::io;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use stillpoint_harness::interrupt;
 
-use super::arena::{Context, Maker};
-use super::roll::{Present, Roll};
-use super::section::Sections;
-use super::tally::{Count, Tally};
+use crate::arena::{Context, Maker};
+use crate::counts::{Count, SECTIONS, Tally};
 
 /// One thread of the mixed part.
 pub(crate) struct Actor<'s> {
@@ -26,7 +31,7 @@ pub(crate) struct Actor<'s> {
 
 /// Shared by the actors of a part.
 pub(crate) struct Shared<'p> {
-    pub(crate) stop: AtomicBool,
+    stop: AtomicBool,
     pub(crate) roll: Roll,
     pub(crate) cpus: &'p [usize],
 }
@@ -39,6 +44,26 @@ impl<'p> Shared<'p> {
     pub(crate) fn stop(&self) {
         // Relaxed: a flag; the threads are joined.
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        // Relaxed: see `stop`.
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Starts a thread for each slot, with a maker of its own.
+    pub(crate) fn crew<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        context: &'static Context,
+        rng: &mut Rng,
+        work: impl Fn(Actor<'s>) -> Tally + Copy + Send + 's,
+    ) -> Vec<ScopedJoinHandle<'s, Tally>> {
+        let start = |slot| {
+            let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), self);
+            scope.spawn(move || work(actor))
+        };
+        (0..self.roll.0.len()).map(start).collect()
     }
 }
 
@@ -67,13 +92,12 @@ impl<'s> Actor<'s> {
 
     /// Notes that the actor is about to end the section that it began at `begun`.
     pub(crate) fn end(&mut self, sections: &Sections, begun: Instant) {
-        self.tally.sections.add(begun.elapsed());
+        self.tally.times[SECTIONS].add(begun.elapsed());
         sections.end(self.slot);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        // Relaxed: a flag; the threads are joined.
-        self.shared.stop.load(Ordering::Relaxed)
+        self.shared.is_stopped()
     }
 
     /// True in one of `number` calls, on average.
@@ -85,11 +109,7 @@ impl<'s> Actor<'s> {
     pub(crate) fn pause(&mut self) {
         match self.rng.u32(0..1000) {
             0..600 => {}
-            600..850 => {
-                let magnitude = self.rng.u32(1..14);
-                let turns = self.rng.u32(0..1 << magnitude);
-                (0..turns).for_each(|_| std::hint::spin_loop());
-            }
+            600..850 => spin(&mut self.rng, 1..14),
             850..966 => thread::yield_now(),
             966..980 => self.move_away(),
             980..998 => self.sleep(Duration::from_micros(200)),
@@ -122,6 +142,12 @@ pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
     sched_setaffinity(None, &set)
 }
 
+/// Spins for a random number of turns, up to two to the power of a random one of `magnitudes`.
+pub(crate) fn spin(rng: &mut Rng, magnitudes: impl std::ops::RangeBounds<u32>) {
+    let longest = 1 << rng.u32(magnitudes);
+    (0..rng.u32(0..longest)).for_each(|_| std::hint::spin_loop());
+}
+
 /// How often the calling thread was preempted.
 fn preemptions() -> u64 {
     // SAFETY: all zeroes are a valid `rusage`, which the call fills.
@@ -148,12 +174,224 @@ pub(crate) fn rest(context: &Context, duration: Duration) {
     }
 }
 
+/// Joins threads that count.
+pub(crate) fn join_all(context: &Context, threads: Vec<ScopedJoinHandle<'_, Tally>>) -> Tally {
+    let mut tally = Tally::default();
+    threads.into_iter().for_each(|thread| tally.merge(&join(context, thread)));
+    tally
+}
+
 /// Joins a thread. A panic of the thread is a finding.
 pub(crate) fn join<T: Default>(context: &Context, thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        context.findings.add(|| format!("a thread panicked: {}", text.unwrap_or("without a message")));
+        context.find(|| format!("a thread panicked: {}", text.unwrap_or("without a message")));
         T::default()
     })
+}
+
+/// One place for each slot.
+#[derive(Debug)]
+pub(crate) struct Roll(Box<[AtomicU32]>);
+
+/// A thread on the roll, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Present<'r>(&'r AtomicU32);
+
+// Relaxed throughout: an id that is out of date does no harm; its signal reaches no thread, or another thread.
+impl Roll {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// Gives this slot to the calling thread.
+    pub(crate) fn enter(&self, slot: usize) -> Present<'_> {
+        self.0[slot].store(own_id(), Ordering::Relaxed);
+        Present(&self.0[slot])
+    }
+
+    /// A random slot, and its thread.
+    pub(crate) fn pick(&self, rng: &mut Rng) -> Option<(usize, u32)> {
+        let slot = rng.usize(0..self.0.len());
+        Some((slot, self.thread_of(slot)?))
+    }
+
+    /// The thread of this slot, if there is one.
+    pub(crate) fn thread_of(&self, slot: usize) -> Option<u32> {
+        let thread = self.0[slot].load(Ordering::Relaxed);
+        (thread != 0).then_some(thread)
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The kernel's id of the calling thread.
+pub(crate) fn own_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The sections of one domain, one slot for each thread.
+#[derive(Debug)]
+pub(crate) struct Sections(Box<[Slot]>);
+
+/// A slot in its own cache line: a reader's store must not wait for another reader's.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Slot(AtomicU64);
+
+impl Sections {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| Slot::default()).collect())
+    }
+
+    /// Notes that the thread of this slot has begun a section.
+    pub(crate) fn begin(&self, slot: usize) {
+        self.step(slot);
+    }
+
+    /// Notes that the thread of this slot is about to end its section.
+    pub(crate) fn end(&self, slot: usize) {
+        self.step(slot);
+    }
+
+    /// Whether the thread of this slot is inside a section.
+    pub(crate) fn is_inside(&self, slot: usize) -> bool {
+        // Relaxed: for statistics.
+        self.0[slot].0.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    fn step(&self, slot: usize) {
+        let Slot(number) = &self.0[slot];
+        // Relaxed: the thread reads its own store. Release: pairs with the acquire load in `now`: the section began before a
+        // thread that sees its number started its token.
+        number.store(number.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// The open sections. Take them before you start the grace period.
+    pub(crate) fn now(&self) -> Snapshot {
+        let inside = self.0.iter().enumerate().filter_map(|(slot, Slot(number))| {
+            // Acquire: pairs with the release in `step`.
+            let number = number.load(Ordering::Acquire);
+            (number % 2 == 1).then_some((slot, number))
+        });
+        Snapshot(inside.collect())
+    }
+}
+
+/// The sections that were open at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot(Vec<(usize, u64)>);
+
+impl Snapshot {
+    /// Checks that all of them have ended. `what` names what claims to be over, for the finding.
+    pub(crate) fn verify(&self, sections: &Sections, context: &Context, what: &str) {
+        for &(slot, number) in &self.0 {
+            // Relaxed: the reader's store before the end of its section happens before the claim that the grace period is over.
+            if sections.0[slot].0.load(Ordering::Relaxed) == number {
+                context.find(|| {
+                    format!("{what} was over although section {number} of thread {slot}, which began before it, had not ended")
+                });
+            }
+        }
+    }
+}
+
+/// How often each side checks. Not a barrier, at which the others would hang if a thread panicked.
+const PERIOD: Duration = Duration::from_micros(200);
+
+#[derive(Debug, Default)]
+pub(crate) struct Lull {
+    arrived: AtomicUsize,
+    over: AtomicBool,
+}
+
+/// Counts its thread as arrived when it is dropped, also by a panic.
+#[derive(Debug)]
+pub(crate) struct Arrival<'l>(&'l Lull);
+
+impl Lull {
+    pub(crate) fn expect(&self) -> Arrival<'_> {
+        Arrival(self)
+    }
+
+    /// Waits for `threads` arrivals.
+    pub(crate) fn wait_for_all(&self, threads: usize) {
+        // Acquire: pairs with the release in `drop`.
+        while self.arrived.load(Ordering::Acquire) < threads {
+            thread::sleep(PERIOD);
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        // Relaxed: a flag; the threads are joined.
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Arrival<'_> {
+    /// Marks the thread as finished, and waits for the end of the lull.
+    pub(crate) fn finish(self) {
+        let Self(lull) = self;
+        drop(self);
+        // Relaxed: see `end`.
+        while !lull.over.load(Ordering::Relaxed) {
+            thread::sleep(PERIOD);
+        }
+    }
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `wait_for_all`.
+        self.0.arrived.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::Findings;
+
+    #[test]
+    fn a_section_that_goes_on_is_found() {
+        let (sections, context) = (Sections::new(2), Context::leak(1, Findings::leak()));
+        sections.begin(1);
+        let snapshot = sections.now();
+        snapshot.verify(&sections, context, "token");
+        assert_eq!(context.findings.number(), 1);
+        assert!(context.findings.texts()[0].contains("token was over although section 1 of thread 1"));
+    }
+
+    #[test]
+    fn sections_that_ended_or_began_later_are_not() {
+        let (sections, context) = (Sections::new(2), Context::leak(1, Findings::leak()));
+        sections.begin(0);
+        let snapshot = sections.now();
+        sections.end(0);
+        sections.begin(0);
+        sections.begin(1);
+        snapshot.verify(&sections, context, "token");
+        assert!(!context.findings.any());
+    }
+
+    #[test]
+    fn a_thread_that_panics_has_arrived_as_well() {
+        let lull = Lull::default();
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| lull.expect().finish());
+            let failing = scope.spawn(|| {
+                let _arrival = lull.expect();
+                std::panic::resume_unwind(Box::new(()));
+            });
+            lull.wait_for_all(2);
+            assert!(!worker.is_finished());
+            lull.end();
+            assert!(failing.join().is_err());
+        });
+    }
 }

@@ -16,10 +16,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::findings::Findings;
-use super::hold::{Hold, Kind};
-use super::looks::{Looks, OLDEST};
-use super::times::{SharedTimes, Times};
+use crate::counts::{Hold, Kind, Looks, OLDEST, SharedTimes, Times};
+use crate::findings::Findings;
 
 /// The records of one maker: more than a flood needs together with the objects that sleeping readers hold up.
 const PART: usize = 8192;
@@ -128,11 +126,17 @@ impl Context {
         }))
     }
 
+    /// Adds a finding.
+    #[cold]
+    pub(crate) fn find(&self, text: impl FnOnce() -> String) {
+        self.findings.add(text);
+    }
+
     /// Looks at an object for the first time. `None` if it was destroyed already, which is a finding.
     #[inline]
     pub(crate) fn meet(&self, handle: &Handle, hold: Hold, looks: &mut Looks) -> Option<Identity> {
         let Some(identity) = handle.identity() else {
-            self.findings.add(|| format!("{hold} found garbage: its object had been freed"));
+            self.find(|| format!("{hold} found garbage: its object had been freed"));
             return None;
         };
         self.look(identity, hold, looks).then_some(identity)
@@ -146,9 +150,21 @@ impl Context {
         }
         let same = handle.identity() == Some(known);
         if !same {
-            self.findings.add(|| format!("the memory of {known} was used again while {hold} held it"));
+            self.find(|| format!("the memory of {known} was used again while {hold} held it"));
         }
         same
+    }
+
+    /// Looks at an object, if there is one, and again `again` times, or until it has changed.
+    #[inline]
+    pub(crate) fn watch(&self, handle: Option<&Handle>, hold: Hold, looks: &mut Looks, again: u32) {
+        let Some(handle) = handle else { return };
+        let Some(known) = self.meet(handle, hold, looks) else { return };
+        for _ in 0..again {
+            if !self.meet_again(handle, known, hold, looks) {
+                break;
+            }
+        }
     }
 
     /// Checks the record of an object that is held.
@@ -157,12 +173,11 @@ impl Context {
         let state = self.records.get(identity.index()).map_or(0, |record| record.state.load(RELAXED));
         let (generation, age) = (generation_in(state), age_in(state));
         if generation != identity.generation() || age == DEAD {
-            self.findings.add(|| format!("{identity} was destroyed while {hold} held it"));
+            self.find(|| format!("{identity} was destroyed while {hold} held it"));
             return false;
         }
         if age > UNLINKED && hold.kind != Kind::Protected {
-            self.findings
-                .add(|| format!("{hold} held {identity} after its grace period: it had the age {age}"));
+            self.find(|| format!("{hold} held {identity} after its grace period: it had the age {age}"));
             return false;
         }
         looks.add(hold.kind, age);
@@ -192,7 +207,7 @@ impl Context {
 
     fn destroy(&self, identity: Identity) {
         let Some(record) = self.records.get(identity.index()) else {
-            self.findings.add(|| "memory that holds no object was destroyed as an object".to_owned());
+            self.find(|| "memory that holds no object was destroyed as an object".to_owned());
             return;
         };
         let unlinked = record.unlinked.swap(0, RELAXED);
@@ -202,7 +217,7 @@ impl Context {
         let before = record.state.swap(state(identity.generation(), DEAD), RELAXED);
         self.destroyed[age_in(before).min(OLDEST) as usize].fetch_add(1, RELAXED);
         if generation_in(before) != identity.generation() || age_in(before) == DEAD {
-            self.findings.add(|| format!("{identity} was destroyed a second time"));
+            self.find(|| format!("{identity} was destroyed a second time"));
         }
     }
 
@@ -210,11 +225,11 @@ impl Context {
     pub(crate) fn audit(&self) {
         let (made, destroyed) = (self.made(), self.destroyed());
         if made != destroyed {
-            self.findings.add(|| format!("{made} objects were made, but {destroyed} destroyed"));
+            self.find(|| format!("{made} objects were made, but {destroyed} destroyed"));
         }
         let alive = self.records.iter().filter(|record| age_in(record.state.load(RELAXED)) != DEAD).count();
         if alive != 0 {
-            self.findings.add(|| format!("{alive} objects were never destroyed"));
+            self.find(|| format!("{alive} objects were never destroyed"));
         }
     }
 
@@ -263,7 +278,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let (word, context) = (*self.word.get_mut(), self.context);
         if self.identity().is_none() {
-            context.findings.add(|| format!("the canaries of {} were overwritten", Identity(word)));
+            context.find(|| format!("the canaries of {} were overwritten", Identity(word)));
         }
         // Atomic, because the compiler may omit plain stores to dying memory.
         for part in [&self.front, &self.word, &self.back] {

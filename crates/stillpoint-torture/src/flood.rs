@@ -9,16 +9,13 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use stillpoint::rcu::{Domain, RcuCell, RetireError, RetireHandle, Retired};
-use stillpoint_harness::output::say;
 
-use super::actor::{Actor, Shared, join, rest};
-use super::arena::{Context, Handle, Maker};
-use super::counts::{Counts, events};
-use super::hold::{Hold, Kind};
-use super::part::{Part, Stage};
-use super::setting::Setting;
-use super::times::{self, Times};
-use super::world::{PATIENCE, when_full};
+use crate::actor::{Actor, Shared, join, join_all, rest};
+use crate::arena::{Context, Handle, Maker};
+use crate::counts::{Count, Hold, Kind, Tally};
+use crate::findings::PATIENCE;
+use crate::part::Stage;
+use crate::world::{Setting, look, when_full};
 
 const CELLS: usize = 8;
 /// One writer retires to a reclaimer, the other one to a background thread.
@@ -29,73 +26,12 @@ const BURST: u32 = 64;
 /// Retirements between two looks at the whole domain.
 const LOOK_AT_DOMAIN: u64 = 16;
 
-events! {
-    /// The events of a flood.
-    Flow {
-        Visits = "readers that came and went", 50;
-        Polled = "objects retired to a reclaimer", 2000;
-        Submitted = "objects submitted to a background thread", 2000;
-        Waits = "retirements that had to wait for room", 2;
-        Drained = "backlogs drained while readers went on", 0.5;
-    }
-}
+/// The times of this part: how long a retirement waited for room, and how long it took to free the backlog at the end.
+const WAITS: usize = 0;
+const DRAINS: usize = 1;
 
-/// The part, and what it has done so far.
-#[derive(Default)]
-pub(crate) struct Flood {
-    tally: Tally,
-    time: Duration,
-}
-
-#[derive(Debug, Default)]
-struct Tally {
-    counts: Counts<Flow>,
-    /// How long a retirement waited for room.
-    waits: Times,
-    /// How long it took to free the backlog at the end.
-    drains: Times,
-    /// The largest backlog, in percent of its limit.
-    fullest: usize,
-}
-
-impl Tally {
-    fn merge(&mut self, other: &Self) {
-        self.counts.merge(&other.counts);
-        self.waits.merge(&other.waits);
-        self.drains.merge(&other.drains);
-        self.fullest = self.fullest.max(other.fullest);
-    }
-
-    fn drained(&mut self, begun: Instant) {
-        self.counts.add(Flow::Drained);
-        self.drains.add(begun.elapsed());
-    }
-}
-
-impl Part for Flood {
-    fn share(&self) -> u32 {
-        5
-    }
-
-    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
-        stage.enter("flood", time);
-        self.tally.merge(&run(stage, time, rng)?);
-        self.time += time;
-        Ok(())
-    }
-
-    fn missing(&self) -> Vec<String> {
-        self.tally.counts.missing(self.time).iter().map(|what| format!("flood: {what}")).collect()
-    }
-
-    fn show(&self) {
-        say(format!("Floods, with a backlog of at most {} % of its limit", self.tally.fullest));
-        self.tally.counts.show();
-        times::show(&[("waits for room", &self.tally.waits), ("backlog drained", &self.tally.drains)]);
-    }
-}
-
-fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
+/// Runs for a time, and frees what is left.
+pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
     let Stage { context, cpus, .. } = *stage;
     let setting = Setting::random(stage.mode(rng), rng);
     let domain = setting.build("flood")?;
@@ -130,9 +66,7 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
         let mut tally = join(context, polling);
         tally.merge(&join(context, submitting));
         reading.stop();
-        for reader in readers {
-            tally.counts.add_many(Flow::Visits, join(context, reader));
-        }
+        tally.merge(&join_all(context, readers));
         join(context, runner);
         tally
     }))
@@ -148,28 +82,22 @@ struct Waters<'f> {
 }
 
 impl Waters<'_> {
-    /// Reads for a moment, again and again, each time as a new reader. Returns the number of visits.
-    fn visit(self, mut actor: Actor<'_>) -> u64 {
+    /// Reads for a moment, again and again, each time as a new reader.
+    fn visit(self, mut actor: Actor<'_>) -> Tally {
         let Self { context, domain, cells, .. } = self;
-        let mut visits = 0;
         while !actor.is_stopped() {
             let cell = &cells[actor.rng.usize(0..CELLS)];
             let kind = Kind::ALL[actor.rng.usize(0..Kind::ALL.len())];
             let hold = Hold { kind, mode: domain.fence_mode() };
-            let mut look = |object: Option<&Handle>| {
+            look(domain, cell, kind, |object| {
                 let Some(object) = object else { return };
                 let Some(identity) = context.meet(object, hold, &mut actor.tally.looks) else { return };
                 actor.pause();
                 context.meet_again(object, identity, hold, &mut actor.tally.looks);
-            };
-            match kind {
-                Kind::Protected => look(cell.protect(&domain.reader()).as_deref()),
-                Kind::Guard => look(cell.load(&domain.reader().pin())),
-                Kind::Qsbr => look(cell.load(&domain.qsbr_reader())),
-            }
-            visits += 1;
+            });
+            actor.tally.count(Count::Visits);
         }
-        visits
+        actor.tally
     }
 
     /// Unlinks one object after the other, until stopped, and hands each to `dispose`.
@@ -197,19 +125,18 @@ impl Waters<'_> {
         self.unlink(&mut actor, |old| {
             let answer = reclaimer.retire(old);
             self.wait_for_room(&mut tally, answer, |old| reclaimer.retire_timeout(old, PATIENCE));
-            tally.counts.add(Flow::Polled);
+            tally.count(Count::Polled);
             self.look_at(&mut tally, reclaimer.pending(), limit);
-            if let (Some(capacity), 0) = (self.capacity, tally.counts.of(Flow::Polled) % LOOK_AT_DOMAIN) {
+            if let (Some(capacity), 0) = (self.capacity, tally.counts.of(Count::Polled) % LOOK_AT_DOMAIN) {
                 self.look_at(&mut tally, self.domain.stats().pending as usize, capacity);
             }
         });
         let begun = Instant::now();
         match reclaimer.flush_timeout(PATIENCE) {
-            Ok(()) => tally.drained(begun),
-            Err(error) => self
-                .context
-                .findings
-                .add(|| format!("the backlog of a flood was not freed at its end: {error}")),
+            Ok(()) => drained(&mut tally, begun),
+            Err(error) => {
+                self.context.find(|| format!("the backlog of a flood was not freed at its end: {error}"))
+            }
         }
         tally
     }
@@ -219,17 +146,15 @@ impl Waters<'_> {
         self.unlink(&mut actor, |old| {
             let answer = handle.retire(old);
             self.wait_for_room(&mut tally, answer, |old| handle.retire_timeout(old, PATIENCE));
-            tally.counts.add(Flow::Submitted);
+            tally.count(Count::FloodSubmitted);
         });
         let begun = Instant::now();
         while handle.pending() != 0 && begun.elapsed() < PATIENCE {
             thread::sleep(Duration::from_micros(100));
         }
         match handle.pending() {
-            0 => tally.drained(begun),
-            left => {
-                self.context.findings.add(|| format!("{left} objects of a flood were not freed at its end"))
-            }
+            0 => drained(&mut tally, begun),
+            left => self.context.find(|| format!("{left} objects of a flood were not freed at its end")),
         }
         handle.stop();
         tally
@@ -244,26 +169,31 @@ impl Waters<'_> {
         let Err(error) = answer else { return };
         let kind = error.kind();
         if !kind.is_full() {
-            self.context.findings.add(|| format!("a retirement was refused: {kind:?}"));
+            self.context.find(|| format!("a retirement was refused: {kind:?}"));
         }
-        tally.counts.add(Flow::Waits);
+        tally.count(Count::Waits);
         let begun = Instant::now();
         if let Err(error) = again(error.into_inner()) {
             let kind = error.kind();
-            self.context.findings.add(|| {
+            self.context.find(|| {
                 format!(
                     "a retirement was refused ({kind:?}) for {PATIENCE:?}, although no reader stays: {:?}",
                     self.domain.stats()
                 )
             });
         }
-        tally.waits.add(begun.elapsed());
+        tally.times[WAITS].add(begun.elapsed());
     }
 
     fn look_at(&self, tally: &mut Tally, pending: usize, limit: usize) {
         tally.fullest = tally.fullest.max(pending * 100 / limit);
         if pending > limit {
-            self.context.findings.add(|| format!("{pending} objects are pending where {limit} is the limit"));
+            self.context.find(|| format!("{pending} objects are pending where {limit} is the limit"));
         }
     }
+}
+
+fn drained(tally: &mut Tally, begun: Instant) {
+    tally.count(Count::Drained);
+    tally.times[DRAINS].add(begun.elapsed());
 }

@@ -19,11 +19,11 @@
 //!   fault shows in the record, and does not depend on the contents of freed memory. The objects lie between canaries, in
 //!   memory that is freed and used again.
 //! - No region reader holds an object whose grace period is over. Unlinked objects *age* with each grace period
-//!   (`pipe`), and each look is counted by age.
+//!   (`writer`), and each look is counted by age.
 //! - When a token, a wait or a callback says that a grace period is over, every section that began before it has ended
-//!   (`section`). Inside a section, a token that was started there is not over. Without readers, every token is over.
+//!   (`actor`). Inside a section, a token that was started there is not over. Without readers, every token is over.
 //! - At the end of each part every object has been destroyed, once, and every callback was called.
-//! - Threads that must be refused are refused, and no thread is stuck (`watchdog`).
+//! - Threads that must be refused are refused, and no thread is stuck (`findings`).
 //! - Enough of everything was tried (`counts`): a run that tried too little fails.
 //!
 //! The broken variants of the library (`variant`) show that the checks can fail. They run the same parts for the same
@@ -33,56 +33,69 @@ mod actor;
 mod arena;
 mod awaiting;
 mod counts;
-mod course;
 mod findings;
 mod flood;
 mod forks;
-mod hog;
-mod hold;
-mod leftover;
-mod looks;
-mod lull;
 mod mixed;
-mod options;
-mod park;
 mod parked;
 mod part;
-mod pipe;
 mod plan;
 mod races;
 mod reader;
 mod report;
-mod roll;
-mod section;
-mod setting;
-mod stores;
 mod table;
-mod tally;
-mod times;
 mod trouble;
 mod variant;
-mod watchdog;
 mod world;
 mod writer;
 
 use std::collections::BTreeMap;
 
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::Machine;
 use stillpoint_harness::output::json::Nothing;
 use stillpoint_harness::results::Results;
 
 use self::arena::Context;
-use self::course::Course;
-use self::findings::Findings;
+use self::findings::{Findings, Watchdog};
 use self::plan::Plan;
+use self::report::Course;
 use self::variant::Broken;
-use self::watchdog::Watchdog;
 
-pub use self::course::FIGURES;
-pub use self::options::Options;
+pub use self::report::FIGURES;
 pub use self::variant::check_environment;
+
+/// The flags of `stillpoint torture`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// How long to run, in seconds
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+
+    /// Seed of the threads' choices; their timing differs from run to run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Threads of the parts that need more threads than CPUs [default: four for each CPU, from 6 to 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(4..=256))]
+    threads: Option<u16>,
+
+    /// Run a deliberately broken variant of the library, which must be caught
+    #[arg(long, value_name = "NAME", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(Broken::all().map(|broken| broken.to_string())))]
+    busted: Option<String>,
+
+    #[command(flatten)]
+    results: ResultFlags,
+
+    /// List the broken variants and the checker that catches each
+    #[arg(long, exclusive = true)]
+    list_busted: bool,
+}
 
 /// Runs for the given time, or until something is found. `peers` are those that were built into the program.
 pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
@@ -95,14 +108,14 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     if results.takes_stdout() {
         return Err(Stop::usage("torture prints on standard output: give --json the name of a file"));
     }
-    let plan = Plan::new(options);
+    let plan = Plan::new(options.seconds, options.seed, options.threads);
     report::introduce(&plan, broken);
     interrupt::listen();
     let findings = Findings::leak();
     let context = Context::leak(plan.threads + 1, findings);
     let course = Course::follow(context, plan.duration);
     let run = plan.run(context, &Watchdog::start(findings, broken))?;
-    report::show(&run);
+    report::show(context, &run);
     results.write(&Machine::look(peers), &course.rows(), Nothing {}, FIGURES)?;
     report::judge(context, &run, broken)
 }

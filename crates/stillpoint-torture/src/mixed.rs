@@ -6,62 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use stillpoint_harness::output::say;
 
-use super::actor::{Actor, Shared, join, rest};
-use super::arena::Maker;
-use super::counts::Counts;
-use super::lull::Lull;
-use super::part::{Part, Stage};
-use super::reader;
-use super::setting::Setting;
-use super::tally::{Count, Tally};
-use super::times::Times;
-use super::trouble::{Parkings, Trouble};
-use super::world::World;
-use super::writer::Writer;
-
-/// The mixed part, and what it has done so far.
-#[derive(Default)]
-pub(crate) struct Mixed {
-    tally: Tally,
-    time: Duration,
-    rounds: u32,
-    /// As in the context.
-    destroyed: [u64; 7],
-    delays: Times,
-}
-
-impl Part for Mixed {
-    fn share(&self) -> u32 {
-        30
-    }
-
-    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
-        stage.enter("mixed", time);
-        let tally = run(stage, time, rng)?;
-        self.tally.merge(&tally);
-        self.time += time;
-        self.rounds += 1;
-        (self.destroyed, self.delays) = (stage.context.destroyed_by_age(), stage.context.delays());
-        Ok(())
-    }
-
-    fn missing(&self) -> Vec<String> {
-        let missing = self.tally.counts.missing(self.time).into_iter().chain(self.tally.looks.missing(3));
-        missing.map(|what| format!("mixed: {what}")).collect()
-    }
-
-    fn show(&self) {
-        say(format!("Mixed part: rounds: {}, of {:.1?} each", self.rounds, self.time / self.rounds.max(1)));
-        self.tally.counts.show();
-        self.tally.looks.show(Some(&self.destroyed));
-        self.tally.show_times(&self.delays);
-    }
-}
+use crate::actor::{Actor, Lull, Shared, join, join_all, rest};
+use crate::arena::Maker;
+use crate::counts::{Count, Tally};
+use crate::part::Stage;
+use crate::reader;
+use crate::trouble;
+use crate::world::{Setting, World};
+use crate::writer::Writer;
 
 /// Runs one round, and checks at the end that nothing is left.
-fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
+pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
     let Stage { context, threads, .. } = *stage;
     // Relaxed, here and below: a count, read while there is no other thread.
     let called = context.called.load(Ordering::Relaxed);
@@ -81,33 +37,24 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let mut tally = thread::scope(|scope| {
         let backgrounds: Vec<_> =
             backgrounds.into_iter().map(|mut background| scope.spawn(move || background.run())).collect();
-        let workers: Vec<_> = (0..threads)
-            .map(|slot| {
-                let actor = Actor::new(slot, Maker::new(context, slot), rng.fork(), &shared);
-                let (worlds, lull) = (&worlds, &lull);
-                scope.spawn(move || {
-                    let arrival = lull.expect();
-                    let tally = work(worlds, actor);
-                    arrival.finish();
-                    tally
-                })
-            })
-            .collect();
+        let (worlds, lull) = (&worlds, &lull);
+        let workers = shared.crew(scope, context, rng, move |actor| {
+            let arrival = lull.expect();
+            let tally = work(worlds, actor);
+            arrival.finish();
+            tally
+        });
         let is_inside = |slot| worlds.iter().any(|world| world.sections.is_inside(slot));
-        let trouble = Trouble::start(scope, &shared.stop, (&shared.roll, stage.cpus), rng, is_inside);
+        let trouble = trouble::start(scope, &shared, rng, is_inside);
         rest(context, duration);
         shared.stop();
 
-        let parkings = trouble.join(context);
+        let mut tally = join_all(context, trouble);
         lull.wait_for_all(threads);
-        let standing = stage.ordinary.check_all(context.findings);
+        tally.counts.add_many(Count::Standing, stage.ordinary.check_all(context.findings));
         lull.end();
-        let mut tally = Tally::default();
-        for worker in workers {
-            tally.merge(&join(context, worker));
-        }
-        count_trouble(&mut tally.counts, parkings, standing);
-        for world in &worlds {
+        tally.merge(&join_all(context, workers));
+        for world in worlds {
             if rng.bool() { world.handle.stop() } else { world.handle.abandon() }
         }
         for background in backgrounds {
@@ -129,16 +76,9 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let called = context.called.load(Ordering::Relaxed) - called;
     let deferred = tally.counts.of(Count::Deferred);
     if called != deferred {
-        context.findings.add(|| format!("{deferred} callbacks were deferred, but {called} called"));
+        context.find(|| format!("{deferred} callbacks were deferred, but {called} called"));
     }
     Ok(tally)
-}
-
-fn count_trouble(counts: &mut Counts<Count>, parkings: Parkings, standing: u64) {
-    counts.add_many(Count::Bursts, parkings.bursts);
-    counts.add_many(Count::Parked, parkings.parked);
-    counts.add_many(Count::ParkedInside, parkings.inside);
-    counts.add_many(Count::Standing, standing);
 }
 
 /// Of every four threads, one writes, two read, and one starts threads that write or read for a moment.

@@ -1,13 +1,15 @@
-//! The interface of the parts that a run repeats.
+//! The parts that a run repeats.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
+use stillpoint_harness::output::say;
 
-use super::arena::Context;
-use super::leftover::Ordinary;
-use super::watchdog::Watchdog;
+use crate::arena::Context;
+use crate::counts::{Area, Tally};
+use crate::findings::Watchdog;
+use crate::trouble::Ordinary;
 
 /// A part of a run, which is repeated, and counts what it does.
 ///
@@ -51,5 +53,48 @@ impl Stage<'_> {
     /// A random fence mode.
     pub(crate) fn mode(&self, rng: &mut Rng) -> Mode {
         self.modes[rng.usize(0..self.modes.len())]
+    }
+}
+
+/// A part that does the same each time.
+pub(crate) struct Steady {
+    area: Area,
+    share: u32,
+    work: Work,
+    tally: Tally,
+    time: Duration,
+    rounds: u32,
+}
+
+/// What such a part does for a time.
+type Work = fn(&Stage<'_>, Duration, &mut Rng) -> Result<Tally, String>;
+
+impl Steady {
+    pub(crate) fn boxed(area: Area, share: u32, work: Work) -> Box<dyn Part> {
+        Box::new(Self { area, share, work, tally: Tally::default(), time: Duration::ZERO, rounds: 0 })
+    }
+}
+
+impl Part for Steady {
+    fn share(&self) -> u32 {
+        self.share
+    }
+
+    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
+        stage.enter(self.area.names().0, time);
+        self.tally.merge(&(self.work)(stage, time, rng)?);
+        self.time += time;
+        self.rounds += 1;
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<String> {
+        self.tally.missing(self.area, self.time)
+    }
+
+    fn show(&self) {
+        let (_, title) = self.area.names();
+        say(format!("{title}: rounds: {}, of {:.1?} each", self.rounds, self.time / self.rounds.max(1)));
+        self.tally.show(self.area);
     }
 }

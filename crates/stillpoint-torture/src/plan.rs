@@ -9,18 +9,15 @@ use stillpoint::fence::{self, Mode};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::cpus;
 
-use super::actor::{is_over, join};
-use super::arena::Context;
-use super::flood::Flood;
-use super::forks::Forks;
-use super::leftover::Ordinary;
-use super::mixed::Mixed;
-use super::options::Options;
-use super::parked::Companion;
-use super::part::{Part, Stage};
-use super::races::Races;
-use super::table::{TableRaces, Tables};
-use super::watchdog::Watchdog;
+use crate::actor::{is_over, join};
+use crate::arena::Context;
+use crate::counts::Area;
+use crate::findings::Watchdog;
+use crate::parked::Companion;
+use crate::part::{Part, Stage, Steady};
+use crate::races::{self, Races};
+use crate::trouble::Ordinary;
+use crate::{flood, forks, mixed, table};
 
 /// The approximate length of a cycle through all parts.
 const CYCLE: Duration = Duration::from_secs(4);
@@ -60,24 +57,25 @@ impl Run {
 }
 
 impl Plan {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(seconds: u64, seed: u64, threads: Option<u16>) -> Self {
         let cpus = cpus::allowed();
         let mut modes = vec![Mode::Symmetric];
         if fence::asymmetric_supported().is_ok() {
             modes.push(Mode::Asymmetric);
         }
-        let threads = options.threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
-        Self { duration: Duration::from_secs(options.seconds), seed: options.seed, threads, cpus, modes }
+        let threads = threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
+        Self { duration: Duration::from_secs(seconds), seed, threads, cpus, modes }
     }
 
     fn parts(&self) -> Vec<Box<dyn Part>> {
+        let modes = &self.modes;
         vec![
-            Box::new(Mixed::default()),
-            Box::new(Flood::default()),
-            Box::new(Races::new(&self.modes)),
-            Box::new(Tables::default()),
-            Box::new(TableRaces::new(&self.modes)),
-            Box::new(Forks::default()),
+            Steady::boxed(Area::Mixed, 30, mixed::run),
+            Steady::boxed(Area::Flood, 5, flood::run),
+            Box::new(Races::new(40, races::ALL, modes)),
+            Steady::boxed(Area::Tables, 14, table::run),
+            Box::new(Races::new(15, races::OF_TABLES, modes)),
+            Steady::boxed(Area::Forks, 6, forks::run),
         ]
     }
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
-use stillpoint::rcu::{Protected, Reader};
+use stillpoint::rcu::{Protected, Reader, Region};
 
-use super::actor::Actor;
-use super::arena::{Handle, Identity};
-use super::hold::Kind;
-use super::tally::Count;
-use super::world::{PATIENCE, World};
+use crate::actor::Actor;
+use crate::arena::{Handle, Identity};
+use crate::counts::{Count, Kind};
+use crate::findings::PATIENCE;
+use crate::world::World;
 
 /// The most protected loads that one reader holds at a time: more than the slots in a reader's record.
 const MOST_HELD: usize = 24;
@@ -28,8 +28,7 @@ pub(crate) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
     let guard = reader.pin();
     let since = actor.begin(&other.sections);
     actor.tally.count(Count::Both);
-    let held = other.cell(&mut actor.rng).load(&guard);
-    let met = meet(actor, other, Kind::Guard, held);
+    let met = load(actor, other, Kind::Guard, &guard);
     match actor.rng.u32(0..4) {
         // A wait for this world inside a section of the other world could deadlock.
         0 => visit_quiescent(actor, world, false),
@@ -75,6 +74,12 @@ fn meet<'a>(actor: &mut Actor<'_>, world: &World, kind: Kind, handle: Option<&'a
     Some((handle, world.context.meet(handle, world.hold(kind), &mut actor.tally.looks)?))
 }
 
+/// Loads an object in a section.
+fn load<'g>(actor: &mut Actor<'_>, world: &'g World, kind: Kind, section: &'g impl Region) -> Met<'g> {
+    let object = world.cell(&mut actor.rng).load(section);
+    meet(actor, world, kind, object)
+}
+
 fn meet_again(actor: &mut Actor<'_>, world: &World, kind: Kind, met: Met<'_>) {
     if let Some((handle, identity)) = met {
         world.context.meet_again(handle, identity, world.hold(kind), &mut actor.tally.looks);
@@ -109,15 +114,12 @@ fn guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let guard = reader.pin();
     let since = actor.begin(&world.sections);
     actor.tally.count(Count::Guards);
-    let held: [Met<'_>; 3] = std::array::from_fn(|_| {
-        let object = world.cell(&mut actor.rng).load(&guard);
-        meet(actor, world, Kind::Guard, object)
-    });
+    let held: [Met<'_>; 3] = std::array::from_fn(|_| load(actor, world, Kind::Guard, &guard));
     actor.pause();
     if actor.once_in(32) {
         expect_refusal(actor, world);
         if reader.offline() {
-            world.context.findings.add(|| "a reader went offline under a guard".to_owned());
+            world.context.find(|| "a reader went offline under a guard".to_owned());
         }
     }
     held.into_iter().for_each(|met| meet_again(actor, world, Kind::Guard, met));
@@ -131,7 +133,7 @@ fn expect_refusal(actor: &mut Actor<'_>, world: &World) {
         Err(SynchronizeError::WouldDeadlock { reader: ReaderKind::Guard, .. }) => {
             actor.tally.count(Count::Refused)
         }
-        answer => world.context.findings.add(|| format!("a wait under a guard was not refused: {answer:?}")),
+        answer => world.context.find(|| format!("a wait under a guard was not refused: {answer:?}")),
     }
 }
 
@@ -144,7 +146,7 @@ fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     for _ in 0..actor.rng.u32(1..8) {
         actor.pause();
         if domain.check(token) {
-            context.findings.add(|| "a token was over inside a section that began before it".to_owned());
+            context.find(|| "a token was over inside a section that began before it".to_owned());
         }
     }
     actor.tally.count(Count::Inside);
@@ -152,8 +154,8 @@ fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     drop(guard);
     match domain.wait_timeout(token, PATIENCE) {
         Ok(()) if domain.check(token) => actor.tally.count(Count::Outside),
-        Ok(()) => context.findings.add(|| "a token was not over after a wait for it".to_owned()),
-        Err(error) => context.findings.add(|| format!("a token was not over after its section: {error}")),
+        Ok(()) => context.find(|| "a token was not over after a wait for it".to_owned()),
+        Err(error) => context.find(|| format!("a token was not over after its section: {error}")),
     }
 }
 
@@ -163,8 +165,7 @@ fn nest(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
         let guard = reader.pin();
         let since = (depth == 0).then(|| actor.begin(&world.sections));
         actor.tally.count(Count::Nested);
-        let object = world.cell(&mut actor.rng).load(&guard);
-        let met = meet(actor, world, Kind::Guard, object);
+        let met = load(actor, world, Kind::Guard, &guard);
         actor.pause();
         if depth < 4 && actor.rng.bool() {
             inner(actor, world, reader, depth + 1);
@@ -186,8 +187,7 @@ fn overlap(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     for _ in 0..actor.rng.u32(1..8) {
         let next = reader.pin();
         actor.tally.count(Count::Overlapping);
-        let object = world.cell(&mut actor.rng).load(&next);
-        let met = meet(actor, world, Kind::Guard, object);
+        let met = load(actor, world, Kind::Guard, &next);
         drop(guard);
         actor.pause();
         meet_again(actor, world, Kind::Guard, met);
@@ -204,7 +204,7 @@ fn doze(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let identity = world.context.meet(&object, hold, &mut actor.tally.looks);
     let is_away = actor.rng.bool();
     if is_away && !reader.offline() {
-        world.context.findings.add(|| "a reader without a guard did not go offline".to_owned());
+        world.context.find(|| "a reader without a guard did not go offline".to_owned());
     }
     actor.tally.count(if is_away { Count::Away } else { Count::Silent });
     actor.sleep(Duration::from_millis(1));
@@ -244,10 +244,7 @@ fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
             break;
         }
         let since = actor.begin(&world.sections);
-        let held: [Met<'_>; 4] = std::array::from_fn(|_| {
-            let object = world.cell(&mut actor.rng).load(&reader);
-            meet(actor, world, Kind::Qsbr, object)
-        });
+        let held: [Met<'_>; 4] = std::array::from_fn(|_| load(actor, world, Kind::Qsbr, &reader));
         actor.pause();
         held.into_iter().for_each(|met| meet_again(actor, world, Kind::Qsbr, met));
         actor.end(&world.sections, since);
@@ -259,7 +256,7 @@ fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
             3 if may_wait => {
                 actor.tally.count(Count::OwnSynchronize);
                 if let Err(error) = reader.synchronize() {
-                    world.context.findings.add(|| format!("a QSBR reader's own wait failed: {error}"));
+                    world.context.find(|| format!("a QSBR reader's own wait failed: {error}"));
                 }
             }
             _ => {

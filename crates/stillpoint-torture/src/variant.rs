@@ -14,169 +14,18 @@ pub(crate) enum Broken {
     Table(Table),
 }
 
-/// The variants that a run catches on x86-64 with two CPUs, within seconds. The models in `loom` catch them, too.
-const CAUGHT_BY_TORTURE: &[Broken] = &[
-    Broken::Rcu(Rcu::PinNoLight),
-    Broken::Rcu(Rcu::NestedLeave),
-    Broken::Rcu(Rcu::ProtectNoReload),
-    Broken::Rcu(Rcu::ProtectNoLight),
-    Broken::Rcu(Rcu::PassiveKept),
-    Broken::Rcu(Rcu::OnlineNoFence),
-    Broken::Rcu(Rcu::LeaveForgotten),
-    Broken::Rcu(Rcu::TokenByStore),
-    Broken::Rcu(Rcu::TokenTooEarly),
-    Broken::Rcu(Rcu::NoHeavy),
-    Broken::Rcu(Rcu::SkipWhenQuiet),
-    Broken::Rcu(Rcu::CursorForAll),
-    Broken::Rcu(Rcu::IgnoreRegions),
-    Broken::Rcu(Rcu::IgnoreHazards),
-    Broken::Rcu(Rcu::HazardsFirst),
-    Broken::Rcu(Rcu::DropFrees),
-    Broken::Rcu(Rcu::StopAfterCheck),
-    Broken::Rcu(Rcu::RoomByLoad),
-    Broken::Rcu(Rcu::RoomBeforeFree),
-    Broken::Rcu(Rcu::WakerAfterCheck),
-    Broken::Rcu(Rcu::BoostNoSecondRestore),
-    Broken::Rcu(Rcu::OfflineInRegion),
-    Broken::Table(Table::NoReload),
-    Broken::Table(Table::NoLight),
-    Broken::Table(Table::OldWordKept),
-    Broken::Table(Table::MarkLate),
-    Broken::Table(Table::IgnoreMark),
-    Broken::Table(Table::NextNotPinned),
-    Broken::Table(Table::CompareFirst),
-];
+/// A line for each list of variants, whose names are behind its last colon and space.
+///
+/// - `torture`: a run catches them on x86-64 with two CPUs, within seconds. The models in `loom` catch them, too.
+/// - `mix`: the library's test `mix` catches them, too.
+/// - `not`, and the reason: only the models in `loom` catch them.
+const LISTS: &str = include_str!("variants.txt");
 
-/// The variants that the library's test `mix` catches, too.
-const CAUGHT_BY_MIX: &[Broken] =
-    &[Broken::Rcu(Rcu::NestedLeave), Broken::Rcu(Rcu::IgnoreRegions), Broken::Rcu(Rcu::IgnoreHazards)];
-
-const KEPT: &str =
-    "x86-64 reorders neither stores nor loads with each other, and nothing with a read-modify-write";
-
-const NARROW: &str = "its window of some nanoseconds is not met often enough";
-
-const LINKS: &str = "torture has no data structures made of links";
-const NO_SLOTS: &str = "torture has no slots without a thread";
-const NO_HANDLERS: &str = "no handler of torture interrupts a return";
-const NO_QUEUES: &str = "torture has no queues of callbacks; tests of the library have";
-
-/// The variants that only the models in `loom` catch, and why.
-const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
-    (Broken::Rcu(Rcu::EnterRelaxed), KEPT),
-    (Broken::Rcu(Rcu::LeaveRelaxed), KEPT),
-    (Broken::Rcu(Rcu::PinTokenRelaxed), KEPT),
-    (Broken::Rcu(Rcu::HazardSetRelaxed), KEPT),
-    (Broken::Rcu(Rcu::HazardClearRelaxed), KEPT),
-    (Broken::Rcu(Rcu::ProtectReloadRelaxed), KEPT),
-    (
-        Broken::Rcu(Rcu::OwnedLight),
-        "on x86-64 the read-modify-write that claims the record comes before the slot is set, and its window is narrow",
-    ),
-    (Broken::Rcu(Rcu::UnlentRelaxed), KEPT),
-    (Broken::Rcu(Rcu::LentTwice), "torture has its own domain; threads lend slots only in the default one"),
-    (Broken::Rcu(Rcu::SlotUncounted), NO_SLOTS),
-    (Broken::Rcu(Rcu::SlotOfThread), NO_SLOTS),
-    (Broken::Rcu(Rcu::VouchTokenRelaxed), KEPT),
-    (Broken::Rcu(Rcu::VouchRelaxed), KEPT),
-    (Broken::Rcu(Rcu::OrderedRelaxed), KEPT),
-    (Broken::Rcu(Rcu::KindRelaxed), KEPT),
-    (Broken::Rcu(Rcu::VouchInRegion), "torture protects nothing within a region"),
-    (Broken::Rcu(Rcu::FencedWhenBlocked), NARROW),
-    (Broken::Rcu(Rcu::CompletedPastVouched), NARROW),
-    (Broken::Rcu(Rcu::SilentOwn), "no writer of torture polls within its own region"),
-    (Broken::Rcu(Rcu::BackAtOnce), NARROW),
-    (Broken::Rcu(Rcu::FenceFromBefore), "on x86-64 the read-modify-write that starts a token is a fence"),
-    (Broken::Rcu(Rcu::TokenBeforeFence), NO_HANDLERS),
-    (Broken::Rcu(Rcu::HandlerNotBack), NO_HANDLERS),
-    (Broken::Rcu(Rcu::LeftEarly), "torture calls no barrier"),
-    (Broken::Rcu(Rcu::LinkTagInSlot), LINKS),
-    (Broken::Rcu(Rcu::LinkTagIgnored), LINKS),
-    (Broken::Rcu(Rcu::QsbrLoadRelaxed), KEPT),
-    (Broken::Rcu(Rcu::QsbrStoreRelaxed), KEPT),
-    (Broken::Rcu(Rcu::OfflineRelaxed), KEPT),
-    (
-        Broken::Rcu(Rcu::RegisterNoFence),
-        "only some nanoseconds pass from the last read-modify-write of a registration to the first load, fewer than \
-         from an unlink to a scan",
-    ),
-    (Broken::Rcu(Rcu::UnregisterRelaxed), KEPT),
-    (Broken::Rcu(Rcu::ClaimRelaxed), KEPT),
-    (Broken::Rcu(Rcu::SlotsUnseen), KEPT),
-    (Broken::Rcu(Rcu::ClaimedRelaxed), KEPT),
-    (Broken::Rcu(Rcu::GroupRelaxed), KEPT),
-    (Broken::Rcu(Rcu::GroupCleared), "torture has fewer readers than a registry without groups has room for"),
-    (Broken::Rcu(Rcu::BlocksRelaxed), KEPT),
-    (Broken::Rcu(Rcu::CountRelaxed), KEPT),
-    (Broken::Rcu(Rcu::StartRelaxed), KEPT),
-    (Broken::Rcu(Rcu::FencedRelaxed), KEPT),
-    (Broken::Rcu(Rcu::ListRelaxed), KEPT),
-    (Broken::Rcu(Rcu::LookedRelaxed), KEPT),
-    (Broken::Rcu(Rcu::EndRelaxed), KEPT),
-    (
-        Broken::Rcu(Rcu::EndedUnseen),
-        "an object would have to look for its domain in the few instructions in which the last handle is dropped",
-    ),
-    (
-        Broken::Rcu(Rcu::WriterNoFence),
-        "the read-modify-write that starts the token is a full fence on x86-64",
-    ),
-    (
-        Broken::Rcu(Rcu::CounterAfterFence),
-        "a reader and two writers have to run at the same moment, on three CPUs",
-    ),
-    (Broken::Rcu(Rcu::FoundRelaxed), KEPT),
-    (Broken::Rcu(Rcu::ScanRelaxed), KEPT),
-    (Broken::Rcu(Rcu::HazardScanRelaxed), KEPT),
-    (Broken::Rcu(Rcu::CompletedRelaxed), KEPT),
-    (Broken::Rcu(Rcu::HandoverRelaxed), KEPT),
-    (Broken::Rcu(Rcu::TakeUnseen), KEPT),
-    (Broken::Rcu(Rcu::PushRelaxed), KEPT),
-    (Broken::Rcu(Rcu::LinkRelaxed), KEPT),
-    (Broken::Rcu(Rcu::StampedEarly), NO_QUEUES),
-    (Broken::Rcu(Rcu::MergedEarly), NO_QUEUES),
-    (Broken::Rcu(Rcu::PassedUnstamped), NO_QUEUES),
-    (Broken::Rcu(Rcu::GapIgnored), NO_QUEUES),
-    (Broken::Rcu(Rcu::ServedRelaxed), KEPT),
-    (Broken::Rcu(Rcu::PushUntold), NO_QUEUES),
-    (Broken::Rcu(Rcu::RoomRelaxed), KEPT),
-    (Broken::Rcu(Rcu::TakenRelaxed), KEPT),
-    (Broken::Rcu(Rcu::LastHandleRelaxed), KEPT),
-    (Broken::Rcu(Rcu::SubmitUnfenced), KEPT),
-    (Broken::Rcu(Rcu::ClosedUnseen), NARROW),
-    (Broken::Rcu(Rcu::GoneUnseen), NARROW),
-    (Broken::Rcu(Rcu::ExitNoLight), NARROW),
-    (Broken::Rcu(Rcu::AnswerUnseen), KEPT),
-    (Broken::Rcu(Rcu::WakersRelaxed), KEPT),
-    (Broken::Rcu(Rcu::RequestNoHeavy), NARROW),
-    (Broken::Rcu(Rcu::RequestNotPassedOn), NARROW),
-    (Broken::Rcu(Rcu::AdoptByStore), NARROW),
-    (Broken::Rcu(Rcu::WordLost), NARROW),
-    (
-        Broken::Rcu(Rcu::ShareNotPassedOn),
-        "fewer futures wait at a time than one leaving reader wakes; a test of the library catches it",
-    ),
-    (Broken::Rcu(Rcu::ShareOwedLost), "no waker polls its future in place; a test of the library catches it"),
-    (
-        Broken::Rcu(Rcu::NestedNoFence),
-        "a signal would have to come between two instructions, and its delivery is a full fence on x86-64",
-    ),
-    (Broken::Rcu(Rcu::ReportByStore), NARROW),
-    (Broken::Rcu(Rcu::BoostNoHeavy), NARROW),
-    (Broken::Rcu(Rcu::BoostCloseHasty), NARROW),
-    (Broken::Rcu(Rcu::BoostWordRelaxed), KEPT),
-    (Broken::Table(Table::FirstLoadRelaxed), KEPT),
-    (Broken::Table(Table::ReloadRelaxed), KEPT),
-    (Broken::Table(Table::TagLoadRelaxed), KEPT),
-    (Broken::Table(Table::EntryLoadRelaxed), KEPT),
-    (Broken::Table(Table::EntryStoreRelaxed), KEPT),
-    (Broken::Table(Table::StopAtHole), KEPT),
-    (Broken::Table(Table::ArrayNotPinned), "torture's readers of tables are bound to them"),
-    (Broken::Table(Table::VouchedOnce), "no comparison in torture takes its reader offline"),
-    (Broken::Table(Table::EntryNotPinned), NARROW),
-    (Broken::Table(Table::ValueNotConfirmed), "torture's tables own their values"),
-    (Broken::Table(Table::IterTakesAll), "torture shrinks no table; tests of the library do"),
-];
+/// The lists: what begins the line, and the names.
+fn lists() -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'static str> + Clone)> {
+    let split = LISTS.lines().filter_map(|line| line.rsplit_once(": "));
+    split.map(|(what, names)| (what, names.split(' ')))
+}
 
 impl Broken {
     /// All variants.
@@ -217,13 +66,27 @@ impl Broken {
         }
     }
 
+    /// What begins the lists that have the variant.
+    fn lists(self) -> impl Iterator<Item = &'static str> {
+        let name = self.name();
+        lists().filter(move |(_, names)| names.clone().any(|listed| listed == name)).map(|(what, _)| what)
+    }
+
     /// The checkers that catch the variant.
     fn checkers(self) -> &'static str {
-        match (CAUGHT_BY_TORTURE.contains(&self), CAUGHT_BY_MIX.contains(&self)) {
+        let is_in = |list| self.lists().any(|what| what == list);
+        match (is_in("torture"), is_in("mix")) {
             (true, true) => "torture, mix, loom",
             (true, false) => "torture, loom",
             (false, true) => "mix, loom",
             (false, false) => "only loom",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rcu(variant) => variant.name(),
+            Self::Table(variant) => variant.name(),
         }
     }
 
@@ -234,16 +97,13 @@ impl Broken {
 
     /// The reason if torture does not catch the variant.
     fn reason(self) -> Option<&'static str> {
-        CAUGHT_ONLY_BY_LOOM.iter().find(|(broken, _)| *broken == self).map(|&(_, reason)| reason)
+        self.lists().find_map(|what| what.strip_prefix("not, "))
     }
 }
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rcu(variant) => variant.name(),
-            Self::Table(variant) => variant.name(),
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -281,11 +141,14 @@ mod tests {
 
     #[test]
     fn every_variant_has_one_place_in_the_lists() {
-        for broken in Broken::all() {
-            let by_torture = CAUGHT_BY_TORTURE.iter().filter(|&&listed| listed == broken).count();
-            let by_loom = CAUGHT_ONLY_BY_LOOM.iter().filter(|(listed, _)| *listed == broken).count();
-            assert_eq!(by_torture + by_loom, 1, "{broken}");
-        }
+        let mut listed: Vec<&str> =
+            lists().filter(|(what, _)| *what != "mix").flat_map(|list| list.1).collect();
+        let mut all: Vec<&str> = Broken::all().map(Broken::name).collect();
+        listed.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(listed, all);
+        let of_mix = lists().filter(|(what, _)| *what == "mix").flat_map(|list| list.1);
+        assert!(of_mix.inspect(|name| assert!(all.contains(name), "{name}")).count() > 0);
     }
 
     #[test]
@@ -293,7 +156,10 @@ mod tests {
         let test = include_str!("../../stillpoint/tests/mix/controls.rs");
         let (_, list) = test.split_once("const VARIANTS: &[&str] = &[").unwrap();
         let list = list.split(']').next().unwrap();
-        let names = CAUGHT_BY_MIX.iter().map(|broken| format!("\"{broken}\""));
+        let names = lists()
+            .filter(|(what, _)| *what == "mix")
+            .flat_map(|list| list.1)
+            .map(|name| format!("\"{name}\""));
         assert_eq!(list.split(", ").collect::<Vec<_>>(), names.collect::<Vec<_>>());
     }
 

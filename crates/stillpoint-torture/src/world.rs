@@ -1,23 +1,66 @@
-//! One domain of the mixed part.
+//! One domain of the mixed part, and its [`Setting`]: a random combination of everything that a builder offers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use stillpoint::fence::Mode;
 use stillpoint::rcu::limits::WhenFull;
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, RetireHandle};
+use stillpoint::rcu::{BackgroundReclaimer, Boost, Domain, DomainBuilder, RcuCell, RetireHandle};
 
-use super::arena::{Context, Handle, Maker};
-use super::hold::{Hold, Kind};
-use super::section::Sections;
-use super::setting::Setting;
+use crate::actor::Sections;
+use crate::arena::{Context, Handle, Maker};
+use crate::counts::{Hold, Kind};
+use crate::findings::PATIENCE;
+
+/// The time after which readers are boosted.
+const BOOST_AFTER: Duration = Duration::from_micros(50);
+
+/// One combination.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    mode: Mode,
+    boost: Boost,
+    /// The most objects that may wait in the whole domain.
+    pub(crate) capacity: Option<usize>,
+}
+
+impl Setting {
+    pub(crate) fn random(mode: Mode, rng: &mut Rng) -> Self {
+        let boost = match rng.u32(0..8) {
+            0..2 => Boost::Off,
+            2..6 => Boost::Realtime,
+            _ => Boost::Migrate,
+        };
+        let capacity = (rng.u32(0..3) == 0).then(|| 1 << rng.u32(5..12));
+        Self { mode, boost, capacity }
+    }
+
+    /// As [`random`](Setting::random), without a limit.
+    pub(crate) fn unlimited(mode: Mode, rng: &mut Rng) -> Self {
+        Self { capacity: None, ..Self::random(mode, rng) }
+    }
+
+    /// The builder of a domain with this name.
+    pub(crate) fn builder(&self, name: &str) -> DomainBuilder {
+        let Self { mode, boost, capacity } = *self;
+        let builder = Domain::builder()
+            .name(name)
+            .fence(mode)
+            .boost(boost)
+            .boost_fallback(Boost::Migrate)
+            .boost_after(BOOST_AFTER);
+        capacity.into_iter().fold(builder, DomainBuilder::max_pending)
+    }
+
+    pub(crate) fn build(&self, name: &str) -> Result<Domain, String> {
+        self.builder(name).build().map_err(|error| error.to_string())
+    }
+}
 
 /// Few cells, so that readers and writers meet.
 const CELLS: usize = 12;
-/// The limit of waits that must end soon. A virtual machine may stand still for seconds while its clock goes on.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
 /// How long a reader may hold up a grace period before it is reported.
 const STALL: Duration = Duration::from_millis(1);
 
@@ -30,6 +73,20 @@ pub(crate) struct World {
     pub(crate) handle: RetireHandle,
     /// How often a stall was reported.
     pub(crate) reports: Arc<AtomicU64>,
+}
+
+/// A domain without further settings.
+pub(crate) fn plain(mode: Mode) -> Result<Domain, String> {
+    Domain::builder().fence(mode).build().map_err(|error| error.to_string())
+}
+
+/// Looks at the object of a cell as a reader of this kind, which is registered for as long as it looks.
+pub(crate) fn look(domain: &Domain, cell: &RcuCell<Handle>, kind: Kind, look: impl FnOnce(Option<&Handle>)) {
+    match kind {
+        Kind::Protected => look(cell.protect(&domain.reader()).as_deref()),
+        Kind::Guard => look(cell.load(&domain.reader().pin())),
+        Kind::Qsbr => look(cell.load(&domain.qsbr_reader())),
+    }
 }
 
 /// A random policy for retirements that find no room.
@@ -91,8 +148,7 @@ impl World {
         let token = domain.start();
         if !domain.check(token) {
             context
-                .findings
-                .add(|| format!("a token was not over although no reader was left: {:?}", domain.stats()));
+                .find(|| format!("a token was not over although no reader was left: {:?}", domain.stats()));
         }
         if !tidy {
             return;
@@ -102,11 +158,11 @@ impl World {
             reclaimer.poll();
         }
         if let Err(error) = reclaimer.flush_timeout(PATIENCE) {
-            context.findings.add(|| format!("objects that no reader holds were not freed: {error}"));
+            context.find(|| format!("objects that no reader holds were not freed: {error}"));
         }
         let stats = domain.stats();
         if stats.pending != 0 || stats.retired != stats.freed || stats.readers != 0 {
-            context.findings.add(|| format!("the domain has miscounted: {stats:?}"));
+            context.find(|| format!("the domain has miscounted: {stats:?}"));
         }
     }
 }

@@ -1,21 +1,73 @@
 //! Writers: every way to unlink, retire and wait.
+//!
+//! Unlinked objects go through the [`Pipe`], where they age with each grace period. The pipe starts a token for each age.
+//! When the token is over, the object is one grace period older, and no region reader may still look at it as before. Some
+//! objects are retired when they enter, and disappear when the library frees them. Others stay in the pipe until its end, so
+//! that every age is reached.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::rcu::limits::RetireErrorKind;
 use stillpoint::rcu::wait::{SynchronizeError, Token};
 use stillpoint::rcu::{Domain, Reclaimer, Retired};
 
-use super::actor::Actor;
-use super::arena::{Context, Handle};
-use super::awaiting::{block_on, poll_and_drop};
-use super::pipe::Pipe;
-use super::section::Snapshot;
-use super::tally::Count;
-use super::world::{PATIENCE, World, when_full};
+use crate::actor::{Actor, Snapshot};
+use crate::arena::{Context, Handle, Identity};
+use crate::awaiting::{block_on, poll_and_drop};
+use crate::counts::{Count, GRACE, OLDEST, SYNCHRONIZE};
+use crate::findings::PATIENCE;
+use crate::world::{World, when_full};
+
+/// The objects in the pipe of one writer.
+const LENGTH: usize = 64;
+
+/// The pipe of one writer.
+#[derive(Default)]
+pub(crate) struct Pipe {
+    objects: Vec<Aging>,
+}
+
+struct Aging {
+    identity: Identity,
+    /// When it is over, the object is a grace period older.
+    token: Token,
+    /// The object itself, unless it is retired.
+    kept: Option<Retired<Handle>>,
+}
+
+impl Pipe {
+    pub(crate) fn has_room(&self) -> bool {
+        self.objects.len() < LENGTH
+    }
+
+    /// Adds an object that was just unlinked, or only its identity if it is retired at the same time.
+    pub(crate) fn enter(&mut self, domain: &Domain, identity: Identity, kept: Option<Retired<Handle>>) {
+        self.objects.push(Aging { identity, token: domain.start(), kept });
+    }
+
+    /// Ages every object whose grace period is over.
+    pub(crate) fn advance(&mut self, context: &Context, domain: &Domain, actor: &mut Actor<'_>) {
+        self.objects.retain_mut(|Aging { identity, token, kept }| {
+            if !domain.check(*token) {
+                return true;
+            }
+            actor.tally.count(Count::Aged);
+            *token = domain.start();
+            let age = context.grow_older(*identity);
+            let Some(object) = kept.take_if(|_| age == Some(OLDEST)) else {
+                return age.is_some_and(|age| age < OLDEST);
+            };
+            match object.try_free() {
+                Ok(()) => actor.tally.count(Count::Piped),
+                // A protected load holds it.
+                Err(object) => *kept = Some(object),
+            }
+            kept.is_some()
+        });
+    }
+}
 
 /// The most objects, and the most tokens, that a writer keeps.
 const MOST_KEPT: usize = 64;
@@ -103,7 +155,7 @@ impl<'w> Writer<'w> {
     /// Retires an unlinked object in a random way.
     fn dispose(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
         let Some(identity) = old.identity() else {
-            self.world.context.findings.add(|| "an object was destroyed before it was retired".to_owned());
+            self.world.context.find(|| "an object was destroyed before it was retired".to_owned());
             return;
         };
         self.world.context.unlink(identity);
@@ -114,8 +166,7 @@ impl<'w> Writer<'w> {
             self.pipe.enter(&self.world.domain, identity, None);
         }
         match actor.rng.u32(0..10) {
-            0..4 => self.retire(actor, old),
-            4..7 => self.submit(actor, old),
+            kind @ 0..7 => self.retire(actor, old, kind >= 4),
             7..9 if self.kept.len() < MOST_KEPT => self.kept.push(old),
             _ => {
                 actor.tally.count(Count::Orphaned);
@@ -124,41 +175,29 @@ impl<'w> Writer<'w> {
         }
     }
 
-    fn retire(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
-        let answer = if actor.once_in(32) {
-            self.reclaimer.retire_timeout(old, short(actor))
-        } else {
-            self.reclaimer.retire(old)
+    /// Retires to the reclaimer, or submits to the background thread.
+    fn retire(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>, is_submitted: bool) {
+        let limit = if actor.once_in(32) { Some(short(actor)) } else { None };
+        let (reclaimer, handle) = (&mut self.reclaimer, &self.world.handle);
+        let answer = match (is_submitted, limit) {
+            (false, None) => reclaimer.retire(old),
+            (false, Some(limit)) => reclaimer.retire_timeout(old, limit),
+            (true, None) => handle.retire(old),
+            (true, Some(limit)) => handle.retire_timeout(old, limit),
         };
         match answer {
-            Ok(()) => actor.tally.count(Count::Retired),
+            Ok(()) => actor.tally.count(if is_submitted { Count::Submitted } else { Count::Retired }),
             Err(error) => {
                 actor.tally.count(Count::Full);
-                self.expect_full(error.kind());
+                let kind = error.kind();
+                if !kind.is_full() {
+                    self.world.context.find(|| format!("a retirement was refused: {kind:?}"));
+                }
                 // A dropped object is left to the domain.
-                if self.kept.len() < MOST_KEPT {
+                if !is_submitted && self.kept.len() < MOST_KEPT {
                     self.kept.push(error.into_inner());
                 }
             }
-        }
-    }
-
-    fn submit(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
-        let handle = &self.world.handle;
-        let answer =
-            if actor.once_in(32) { handle.retire_timeout(old, short(actor)) } else { handle.retire(old) };
-        match answer {
-            Ok(()) => actor.tally.count(Count::Submitted),
-            Err(error) => {
-                actor.tally.count(Count::Full);
-                self.expect_full(error.kind());
-            }
-        }
-    }
-
-    fn expect_full(&self, reason: RetireErrorKind) {
-        if !reason.is_full() {
-            self.world.context.findings.add(|| format!("a retirement was refused: {reason:?}"));
         }
     }
 
@@ -189,7 +228,7 @@ impl<'w> Writer<'w> {
                 actor.tally.count(Count::WaitedInVain);
                 self.kept.push(error.into_inner());
             }
-            Err(error) => self.world.context.findings.add(|| format!("a wait for an object failed: {error}")),
+            Err(error) => self.world.context.find(|| format!("a wait for an object failed: {error}")),
         }
     }
 
@@ -209,16 +248,14 @@ impl<'w> Writer<'w> {
             if domain.check(*token) {
                 inside.verify(sections, context, "a token");
                 if !domain.check(*token) {
-                    context.findings.add(|| "a token that was over is not over any more".to_owned());
+                    context.find(|| "a token that was over is not over any more".to_owned());
                 }
                 actor.tally.count(Count::Tokens);
-                actor.tally.grace.add(started.elapsed());
+                actor.tally.times[GRACE].add(started.elapsed());
                 return false;
             }
             if started.elapsed() > PATIENCE {
-                context
-                    .findings
-                    .add(|| format!("a token is not over after {PATIENCE:?}: {:?}", domain.stats()));
+                context.find(|| format!("a token is not over after {PATIENCE:?}: {:?}", domain.stats()));
             }
             true
         });
@@ -242,9 +279,9 @@ impl<'w> Writer<'w> {
             Ok(()) => {
                 inside.verify(sections, context, "a wait");
                 actor.tally.count(Count::Synchronized);
-                actor.tally.synchronize.add(begun.elapsed());
+                actor.tally.times[SYNCHRONIZE].add(begun.elapsed());
             }
-            Err(error) => context.findings.add(|| format!("a wait without a limit failed: {error}")),
+            Err(error) => context.find(|| format!("a wait without a limit failed: {error}")),
         }
     }
 
@@ -257,7 +294,7 @@ impl<'w> Writer<'w> {
                 actor.tally.count(Count::TimedWaits);
             }
             Err(SynchronizeError::Stalled(_)) => actor.tally.count(Count::TimedOut),
-            Err(error) => context.findings.add(|| format!("a timed wait failed: {error}")),
+            Err(error) => context.find(|| format!("a timed wait failed: {error}")),
         }
     }
 
@@ -278,8 +315,8 @@ impl<'w> Writer<'w> {
                 inside.verify(sections, context, "a future");
                 actor.tally.count(Count::Awaited);
             }
-            Some(Err(error)) => context.findings.add(|| format!("a future failed: {error}")),
-            None => context.findings.add(|| format!("a future was not woken within {PATIENCE:?}")),
+            Some(Err(error)) => context.find(|| format!("a future failed: {error}")),
+            None => context.find(|| format!("a future was not woken within {PATIENCE:?}")),
         }
     }
 
@@ -287,13 +324,10 @@ impl<'w> Writer<'w> {
         actor.tally.count(Count::Flushed);
         match self.reclaimer.flush_timeout(short(actor)) {
             Ok(()) if self.reclaimer.pending() != 0 => {
-                self.world
-                    .context
-                    .findings
-                    .add(|| "a flush that succeeded has left objects behind".to_owned());
+                self.world.context.find(|| "a flush that succeeded has left objects behind".to_owned());
             }
             Ok(()) | Err(SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. }) => {}
-            Err(error) => self.world.context.findings.add(|| format!("a timed flush failed: {error}")),
+            Err(error) => self.world.context.find(|| format!("a timed flush failed: {error}")),
         }
     }
 

@@ -109,39 +109,6 @@ fn the_tables_name_the_machine_and_explain_the_contenders() {
 }
 
 #[test]
-fn a_measured_run_calibrates_the_machine() {
-    let folder = tempfile::tempdir().unwrap();
-    let (machine, used) = (small(&folder), folder.path().join("used.toml").to_string_lossy().into_owned());
-    let measured = folder.path().join("measured.json");
-    let row = |receivers: u32, us: f64| {
-        format!(
-            r#"{{"experiment": "membarrier", "scenario": "receivers", "contender": "syscall",
-                "params": {{"receivers": {receivers}}}, "metrics": {{"latency_us_p50": {us}}}}}"#
-        )
-    };
-    fs::write(&measured, format!(r#"{{"rows": [{}, {}]}}"#, row(1, 10.0), row(7, 20.0))).unwrap();
-    let measured = measured.to_string_lossy().into_owned();
-    let arguments =
-        ["simulate", "membarrier", "--machine", &machine, "--calibrate", &measured, "--write", &used];
-    let more = ["--scenarios", "receivers", "--contenders", "flat", "--receivers", "1,7", "--json"];
-    let result = json(&run(&[&arguments[..], &more[..]].concat()));
-    for (row, expected) in result["rows"].as_array().unwrap().iter().zip([10.0, 20.0]) {
-        let found = row["metrics"]["latency_us_p50"].as_f64().unwrap();
-        // The jitter remains.
-        assert!((found / expected - 1.0).abs() < 0.1, "{found} instead of {expected}");
-    }
-    assert!(fs::read_to_string(used).unwrap().contains("interrupt_send"));
-    fs::write(&measured, r#"{"rows": [{"experiment": "timer", "scenario": "add"}]}"#).unwrap();
-    refused(
-        &["simulate", "membarrier", "--calibrate", &measured],
-        &[&measured, "of timer", "bench membarrier"],
-    );
-    fs::write(&measured, "{}").unwrap();
-    refused(&["simulate", "membarrier", "--calibrate", &measured], &[&measured, "rows"]);
-    refused(&["simulate", "membarrier", "--calibrate", "/nonexistent.json"], &["/nonexistent.json"]);
-}
-
-#[test]
 fn a_machine_on_which_nothing_takes_time_is_refused_and_does_not_hang() {
     let folder = tempfile::tempdir().unwrap();
     let zero = folder.path().join("zero.toml").to_string_lossy().into_owned();

@@ -1,7 +1,8 @@
 //! Builds the module and its tests in a temporary folder, and packs the guest's first file system.
 
+use std::fmt::Display;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -22,8 +23,7 @@ const SHOWN_LINES: usize = 12;
 /// Builds, and packs what was built.
 pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
     output::tell("building the module and its tests");
-    let folder = TempDir::with_prefix("stillpoint-module-")
-        .map_err(|error| failed("cannot make a temporary folder", &error))?;
+    let folder = at("cannot make a temporary folder", TempDir::with_prefix("stillpoint-module-"))?;
     let own = folder.path();
     copy(&parts.sources, own)?;
     let headers = format!("KDIR={}", parts.headers.display());
@@ -45,9 +45,8 @@ pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
         Ok(program) => put(&mut archive, PROGRAM, &program)?,
         Err(stop) => output::tell(format!("warning: the test of the library is left out: {stop}")),
     }
-    let mut packed = NamedTempFile::with_prefix("stillpoint-module-")
-        .map_err(|error| failed("cannot make a temporary file", &error))?;
-    packed.write_all(&archive.finish()).map_err(|error| failed("cannot write a temporary file", &error))?;
+    let mut packed = at("cannot make a temporary file", NamedTempFile::with_prefix("stillpoint-module-"))?;
+    at("cannot write a temporary file", packed.write_all(&archive.finish()))?;
     Ok(packed)
 }
 
@@ -76,10 +75,7 @@ fn relative(path: &Path) -> String {
 
 /// The libraries and the dynamic linker of a program, from `ldd`.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>, Stop> {
-    let told = Command::new("ldd")
-        .arg(program)
-        .output()
-        .map_err(|error| Stop::Failed(format!("cannot start ldd: {error}")))?;
+    let told = at("cannot start ldd", Command::new("ldd").arg(program).output())?;
     Ok(paths(&String::from_utf8_lossy(&told.stdout)))
 }
 
@@ -92,8 +88,7 @@ fn paths(told: &str) -> Vec<PathBuf> {
 }
 
 fn add(archive: &mut Archive, name: &str, file: &Path) -> Result<(), Stop> {
-    let contents = fs::read(file).map_err(|error| failed(&file.display().to_string(), &error))?;
-    put(archive, name, &contents)
+    put(archive, name, &at(file.display(), fs::read(file))?)
 }
 
 fn put(archive: &mut Archive, name: &str, contents: &[u8]) -> Result<(), Stop> {
@@ -102,21 +97,21 @@ fn put(archive: &mut Archive, name: &str, contents: &[u8]) -> Result<(), Stop> {
         .ok_or_else(|| Stop::Failed(format!("{name} is too large for the guest")))
 }
 
-fn failed(what: &str, error: &std::io::Error) -> Stop {
-    Stop::Failed(format!("{what}: {error}"))
+/// Says in the error where it was.
+fn at<T>(what: impl Display, result: io::Result<T>) -> Result<T, Stop> {
+    result.map_err(|error| Stop::Failed(format!("{what}: {error}")))
 }
 
 /// Copies the sources: a build leaves its files beside them.
 fn copy(from: &Path, to: &Path) -> Result<(), Stop> {
-    let shown = || from.display().to_string();
-    for entry in fs::read_dir(from).map_err(|error| failed(&shown(), &error))? {
-        let entry = entry.map_err(|error| failed(&shown(), &error))?;
+    for entry in at(from.display(), fs::read_dir(from))? {
+        let entry = at(from.display(), entry)?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         if source.is_dir() {
-            fs::create_dir(&target).map_err(|error| failed(&target.display().to_string(), &error))?;
+            at(target.display(), fs::create_dir(&target))?;
             copy(&source, &target)?;
         } else if is_source(&source) {
-            fs::copy(&source, &target).map_err(|error| failed(&source.display().to_string(), &error))?;
+            at(source.display(), fs::copy(&source, &target))?;
         }
     }
     Ok(())
@@ -131,12 +126,9 @@ fn is_source(file: &Path) -> bool {
 }
 
 fn make(folder: &Path, arguments: &[&str]) -> Result<(), Stop> {
-    let built = Command::new("make")
-        .current_dir(folder)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Stop::Failed(format!("cannot start make: {error}")))?;
+    let mut command = Command::new("make");
+    let command = command.current_dir(folder).args(arguments).stdin(Stdio::null());
+    let built = at("cannot start make", command.output())?;
     if built.status.success() {
         return Ok(());
     }

@@ -34,81 +34,46 @@ enum Spread {
     Hybrid,
 }
 
-const fn plain(name: &'static str, spread: Spread, about: &'static str) -> Contender {
-    Contender {
-        name,
-        about,
-        spread,
-        mutex: false,
-        same_order: false,
-        shared_counter: false,
-        every: false,
-        flushes: false,
-    }
-}
-
 /// The contender that has a threshold.
 pub(super) const HYBRID: &str = "hybrid";
 
+/// `name: spread [what is true of it], "what it does"`
+macro_rules! contenders {
+    ($($name:tt: $spread:ident [$($flag:ident)*], $about:literal;)*) => {
+        &[$({
+            #[allow(unused_mut, reason = "most flags of most contenders are false")]
+            let mut contender = Contender {
+                name: $name,
+                about: $about,
+                spread: Spread::$spread,
+                mutex: false,
+                same_order: false,
+                shared_counter: false,
+                every: false,
+                flushes: false,
+            };
+            $(contender.$flag = true;)*
+            contender
+        },)*]
+    };
+}
+
 /// All of them, in the order of the tables.
-pub(crate) const CONTENDERS: &[Contender] = &[
-    plain("flat", Spread::Flat, "the kernel's smp_call_function_many(), one interrupt after the other"),
-    Contender {
-        mutex: true,
-        ..plain(
-            "flat+mutex",
-            Spread::Flat,
-            "the same under one mutex for the whole machine: Linux since 2024",
-        )
-    },
-    Contender {
-        every: true,
-        ..plain(
-            "flat+every",
-            Spread::Flat,
-            "flat, with an interrupt even to a CPU that already has one on its way",
-        )
-    },
-    plain(
-        "cluster",
-        Spread::Cluster,
-        "the kernel's call, with one interrupt command for each cluster of CPUs",
-    ),
-    plain("tree", Spread::Tree, "binomial tree, each initiator in its own order"),
-    Contender { mutex: true, ..plain("tree+mutex", Spread::Tree, "the same under the mutex") },
-    Contender {
-        same_order: true,
-        ..plain(
-            "tree+same-order",
-            Spread::Tree,
-            "all initiators in the same order: they share the inner nodes",
-        )
-    },
-    Contender {
-        shared_counter: true,
-        ..plain("tree+flat-ack", Spread::Tree, "acknowledgements by one shared counter")
-    },
-    plain(
-        "split",
-        Spread::Split,
-        "tree in which each message delegates less than half: the share is in the machine's file",
-    ),
-    plain(HYBRID, Spread::Hybrid, "flat for few receivers, the tree for many"),
-    Contender {
-        mutex: true,
-        flushes: true,
-        ..plain(
-            "mprotect",
-            Spread::Flat,
-            "mprotect: flat, with a flush in place of the barrier, under the lock of the address space",
-        )
-    },
-    Contender {
-        mutex: true,
-        flushes: true,
-        ..plain("mprotect+tree", Spread::Tree, "mprotect as it would be along a tree")
-    },
-];
+pub(crate) const CONTENDERS: &[Contender] = contenders! {
+    "flat": Flat [], "the kernel's smp_call_function_many(), one interrupt after the other";
+    "flat+mutex": Flat [mutex], "the same under one mutex for the whole machine: Linux since 2024";
+    "flat+every": Flat [every], "flat, with an interrupt even to a CPU that already has one on its way";
+    "cluster": Cluster [], "the kernel's call, with one interrupt command for each cluster of CPUs";
+    "tree": Tree [], "binomial tree, each initiator in its own order";
+    "tree+mutex": Tree [mutex], "the same under the mutex";
+    "tree+same-order": Tree [same_order], "all initiators in the same order: they share the inner nodes";
+    "tree+flat-ack": Tree [shared_counter], "acknowledgements by one shared counter";
+    "split": Split [], "tree in which each message delegates less than half: the share is in the machine's file";
+    HYBRID: Hybrid [], "flat for few receivers, the tree for many";
+    "mprotect": Flat [mutex flushes],
+        "mprotect: flat, with a flush in place of the barrier, under the lock of the address space";
+    "mprotect+tree": Tree [mutex flushes], "mprotect as it would be along a tree";
+};
 
 /// The names, for the command line.
 pub(crate) fn names() -> Vec<&'static str> {

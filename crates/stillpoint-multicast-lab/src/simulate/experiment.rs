@@ -1,10 +1,13 @@
 //! Single points of the figures: one contender under one load.
 
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use stillpoint_harness::interrupt;
 
 use super::contender::{self, Contender};
-use super::machine::Machine;
-use super::places::Places;
+use super::machine::{Machine, Places};
 use super::task::{Measured, Pace, Task};
 use super::world::World;
 
@@ -65,89 +68,98 @@ fn members(machine: &Machine, count: usize) -> Vec<usize> {
     members
 }
 
-/// One CPU interrupts `receivers` other CPUs, `count` times.
-pub(super) fn receivers(
-    machine: &Machine,
-    contender: Contender,
-    receivers: usize,
-    count: usize,
-    seed: u64,
-) -> Operations {
-    let members = members(machine, receivers + 1);
-    operations(machine, contender, &[0], &members, count, seed)
+/// A contender on a machine, and how much it does: the operations of each initiator, or the grace periods.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup<'m> {
+    pub(super) machine: &'m Machine,
+    pub(super) contender: Contender,
+    pub(super) count: usize,
+    pub(super) seed: u64,
 }
 
-/// `initiators` CPUs, evenly spread, each interrupt all others of the machine, `count` times.
-pub(super) fn initiators(
-    machine: &Machine,
-    contender: Contender,
-    initiators: usize,
-    count: usize,
-    seed: u64,
-) -> Operations {
-    let cpus = machine.cpus();
-    operations(machine, contender, &spread(cpus, initiators), &members(machine, cpus), count, seed)
-}
+impl<'m> Setup<'m> {
+    /// One CPU interrupts `receivers` other CPUs.
+    pub(super) fn receivers(&self, receivers: usize) -> Operations {
+        self.operations(&[0], &members(self.machine, receivers + 1))
+    }
 
-/// Only the rate of [`initiators`]. It is known when the first of them is done, so the simulation ends there.
-pub(super) fn rate(
-    machine: &Machine,
-    contender: Contender,
-    initiators: usize,
-    count: usize,
-    seed: u64,
-) -> f64 {
-    let chosen = spread(machine.cpus(), initiators);
-    let mut world = begun(machine, contender, &chosen, &members(machine, machine.cpus()), count, seed);
-    world.run_until(1);
-    let now = world.now;
-    let measured = |&cpu: &usize| {
-        let cpu = &mut world.cpus[cpu];
-        cpu.measured.take().or_else(|| Some(cpu.task.take()?.measured(now)))
-    };
-    sustained(&chosen.iter().filter_map(measured).collect::<Vec<_>>(), count)
+    /// `initiators` CPUs, evenly spread, each interrupt all others of the machine.
+    pub(super) fn initiators(&self, initiators: usize) -> Operations {
+        let cpus = self.machine.cpus();
+        self.operations(&spread(cpus, initiators), &members(self.machine, cpus))
+    }
+
+    /// Only the rate of [`initiators`](Self::initiators). It is known when the first of them is done, so the simulation
+    /// ends there.
+    pub(super) fn rate(&self, initiators: usize) -> f64 {
+        let cpus = self.machine.cpus();
+        let chosen = spread(cpus, initiators);
+        let mut world = self.begun(&chosen, &members(self.machine, cpus));
+        world.run_until(1);
+        let now = world.now;
+        let measured = |&cpu: &usize| {
+            let cpu = &mut world.cpus[cpu];
+            cpu.measured.take().or_else(|| Some(cpu.task.take()?.measured(now)))
+        };
+        sustained(&chosen.iter().filter_map(measured).collect::<Vec<_>>(), self.count)
+    }
+
+    /// A world in which each of the initiators is about to begin.
+    fn begun(&self, initiators: &[usize], members: &[usize]) -> World<'m> {
+        let mut world = World::new(self.machine, members, self.seed);
+        for &cpu in initiators {
+            let delay = world.uniform() * SPREAD;
+            world.start(cpu, Task::new(self.contender, members, Pace::Operations(self.count)), delay);
+        }
+        world
+    }
+
+    fn operations(&self, initiators: &[usize], members: &[usize]) -> Operations {
+        let mut world = self.begun(initiators, members);
+        world.run();
+        let measured: Vec<_> = initiators.iter().filter_map(|&cpu| world.cpus[cpu].measured.take()).collect();
+        let per_second = sustained(&measured, self.count);
+        let mut latencies: Vec<f64> = measured.into_iter().flat_map(|measured| measured.latencies).collect();
+        latencies.sort_by(f64::total_cmp);
+        let (done, expected) = (latencies.len(), initiators.len() * self.count);
+        world.check(done == expected, || format!("{done} of {expected} operations were completed"));
+        Operations {
+            per_second,
+            commands: world.commands as f64 / done as f64,
+            latencies,
+            broken: world.broken,
+        }
+    }
+
+    /// One writer waits for grace periods, at most this many a second, or as many as possible for 0, while readers on all
+    /// other CPUs read.
+    pub(super) fn grace_periods(&self, hertz: f64) -> GracePeriods {
+        let Self { machine, contender, count, seed } = *self;
+        let members = members(machine, machine.cpus());
+        let mut world = World::new(machine, &members, seed);
+        let operations = machine.rcu.barriers_per_grace_period;
+        let apart = if hertz > 0.0 { 1e9 / hertz } else { 0.0 };
+        let pace = Pace::GracePeriods { count, apart, operations };
+        world.start(0, Task::new(contender, &members, pace), 0.0);
+        world.run();
+        let measured = world.cpus[0].measured.take();
+        let (done, ended) = measured.map_or((0, 0.0), |measured| (measured.latencies.len(), measured.ended));
+        let expected = count * operations as usize;
+        world.check(done == expected, || format!("{done} of {expected} operations were completed"));
+        let readers = (machine.cpus() - 1) as f64;
+        let lost = world.cpus.iter().skip(1).map(|cpu| cpu.handling + cpu.disturbed).sum::<f64>() / readers;
+        GracePeriods {
+            hertz: count as f64 / ended * 1e9,
+            reading: 1.0 - lost / ended,
+            taken: lost / count as f64,
+            broken: world.broken,
+        }
+    }
 }
 
 /// `initiators` of the CPUs, evenly spread.
 fn spread(cpus: usize, initiators: usize) -> Vec<usize> {
     (0..initiators).map(|nth| nth * cpus / initiators).collect()
-}
-
-/// A world in which each of the initiators is about to begin.
-fn begun<'m>(
-    machine: &'m Machine,
-    contender: Contender,
-    initiators: &[usize],
-    members: &[usize],
-    count: usize,
-    seed: u64,
-) -> World<'m> {
-    let mut world = World::new(machine, members, seed);
-    for &cpu in initiators {
-        let delay = world.uniform() * SPREAD;
-        world.start(cpu, Task::new(contender, members, Pace::Operations(count)), delay);
-    }
-    world
-}
-
-fn operations(
-    machine: &Machine,
-    contender: Contender,
-    initiators: &[usize],
-    members: &[usize],
-    count: usize,
-    seed: u64,
-) -> Operations {
-    let mut world = begun(machine, contender, initiators, members, count, seed);
-    world.run();
-    let measured: Vec<_> = initiators.iter().filter_map(|&cpu| world.cpus[cpu].measured.take()).collect();
-    let per_second = sustained(&measured, count);
-    let mut latencies: Vec<f64> = measured.into_iter().flat_map(|measured| measured.latencies).collect();
-    latencies.sort_by(f64::total_cmp);
-    let expected = initiators.len() * count;
-    let done = latencies.len();
-    world.check(done == expected, || format!("{done} of {expected} operations were completed"));
-    Operations { per_second, commands: world.commands as f64 / done as f64, latencies, broken: world.broken }
 }
 
 /// Operations a second while all initiators are busy, that is, until the first of them has done its `count`. The
@@ -163,35 +175,6 @@ fn sustained(measured: &[Measured], count: usize) -> f64 {
     let within = |&&at: &&f64| at > begin && at <= end;
     let done: usize = measured.iter().map(|measured| measured.ends.iter().filter(within).count()).sum();
     done as f64 / (end - begin) * 1e9
-}
-
-/// One writer waits for `count` grace periods, which begin at least `apart` nanoseconds after each other, while
-/// readers on all other CPUs read.
-pub(super) fn grace_periods(
-    machine: &Machine,
-    contender: Contender,
-    apart: f64,
-    count: usize,
-    seed: u64,
-) -> GracePeriods {
-    let members = members(machine, machine.cpus());
-    let mut world = World::new(machine, &members, seed);
-    let operations = machine.rcu.barriers_per_grace_period;
-    let pace = Pace::GracePeriods { count, apart, operations };
-    world.start(0, Task::new(contender, &members, pace), 0.0);
-    world.run();
-    let measured = world.cpus[0].measured.take();
-    let (done, ended) = measured.map_or((0, 0.0), |measured| (measured.latencies.len(), measured.ended));
-    let expected = count * operations as usize;
-    world.check(done == expected, || format!("{done} of {expected} operations were completed"));
-    let readers = (machine.cpus() - 1) as f64;
-    let lost = world.cpus.iter().skip(1).map(|cpu| cpu.handling + cpu.disturbed).sum::<f64>() / readers;
-    GracePeriods {
-        hertz: count as f64 / ended * 1e9,
-        reading: 1.0 - lost / ended,
-        taken: lost / count as f64,
-        broken: world.broken,
-    }
 }
 
 /// The numbers of receivers at which flat is compared with the tree: all numbers up to 256, then ever fewer.
@@ -220,7 +203,9 @@ impl Comparison {
     pub(super) fn of(machine: &Machine) -> Option<Self> {
         let machine = machine.noiseless();
         let (flat, tree) = (contender::find("flat")?, contender::find("tree")?);
-        let latency = |contender, count: usize| receivers(&machine, contender, count, 1, 1).quantile(0.5);
+        let latency = |contender, receivers: usize| {
+            Setup { machine: &machine, contender, count: 1, seed: 1 }.receivers(receivers).quantile(0.5)
+        };
         let mut points: Vec<(usize, f64, f64)> = Vec::new();
         let mut won = 0;
         for count in compared(machine.cpus() - 1) {
@@ -259,6 +244,26 @@ impl Comparison {
     }
 }
 
+/// What `work` returns for each item, on as many threads as there are CPUs.
+pub(super) fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        // Relaxed: the counter only hands out numbers.
+        let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < items.len());
+        std::iter::from_fn(take).map(|number| (number, work(&items[number]))).collect::<Vec<_>>()
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut done: Vec<(usize, T)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    });
+    done.sort_by_key(|&(number, _)| number);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use stillpoint_multicast::{Share, Strategy};
@@ -268,6 +273,40 @@ mod tests {
     use super::*;
 
     const SEED: u64 = 1;
+
+    fn receivers(
+        machine: &Machine,
+        contender: Contender,
+        receivers: usize,
+        count: usize,
+        seed: u64,
+    ) -> Operations {
+        Setup { machine, contender, count, seed }.receivers(receivers)
+    }
+
+    fn initiators(
+        machine: &Machine,
+        contender: Contender,
+        initiators: usize,
+        count: usize,
+        seed: u64,
+    ) -> Operations {
+        Setup { machine, contender, count, seed }.initiators(initiators)
+    }
+
+    fn rate(machine: &Machine, contender: Contender, initiators: usize, count: usize, seed: u64) -> f64 {
+        Setup { machine, contender, count, seed }.rate(initiators)
+    }
+
+    fn grace_periods(
+        machine: &Machine,
+        contender: Contender,
+        hertz: f64,
+        count: usize,
+        seed: u64,
+    ) -> GracePeriods {
+        Setup { machine, contender, count, seed }.grace_periods(hertz)
+    }
 
     fn find(name: &str) -> Contender {
         contender::find(name).unwrap()
@@ -368,8 +407,8 @@ mod tests {
                 assert_eq!(outcome.broken, None, "{} from {count}", contender.name);
                 assert_eq!(outcome.latencies.len(), 2 * count);
             }
-            for apart in [0.0, 1e6] {
-                assert_eq!(grace_periods(&machine, *contender, apart, 3, SEED).broken, None);
+            for hertz in [0.0, 1e3] {
+                assert_eq!(grace_periods(&machine, *contender, hertz, 3, SEED).broken, None);
             }
         }
     }
@@ -431,13 +470,13 @@ mod tests {
         let machine = machine();
         for name in ["flat", "tree"] {
             let reading = [100.0, 300.0, 1e3, 3e3]
-                .map(|hertz| 1.0 - grace_periods(&machine, find(name), 1e9 / hertz, 20, SEED).reading);
+                .map(|hertz| 1.0 - grace_periods(&machine, find(name), hertz, 20, SEED).reading);
             assert!(reading.is_sorted() && reading[0] > 0.0, "{name}: {reading:?}");
         }
         // Readers lose caches and pipeline in addition to the handler's time.
         let calm =
             Machine { rcu: Rcu { interrupted: 0.0, displaced: 0.0, ..machine.rcu }, ..machine.clone() };
-        let taken = |machine: &Machine| grace_periods(machine, find("tree"), 1e6, 20, SEED).taken;
+        let taken = |machine: &Machine| grace_periods(machine, find("tree"), 1e3, 20, SEED).taken;
         let interrupts = 2.0;
         assert!(taken(&machine) > taken(&calm) + interrupts * machine.rcu.interrupted);
     }
@@ -511,7 +550,7 @@ mod tests {
         let machine = machine();
         for hertz in [100.0, 1e3, 3e3, 1e4] {
             for name in ["tree", "split", "hybrid"] {
-                let run = |name: &str| grace_periods(&machine, find(name), 1e9 / hertz, 20, SEED);
+                let run = |name: &str| grace_periods(&machine, find(name), hertz, 20, SEED);
                 let (flat, ours) = (run("flat"), run(name));
                 let loss = ours.loss_beside(&flat);
                 assert!(loss < 0.0125, "{name} at {hertz} Hz: {loss}");

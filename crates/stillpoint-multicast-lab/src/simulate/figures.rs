@@ -18,6 +18,8 @@ const REACHED: Across = Across::Numbers {
     title: "grace periods a second",
     logarithmic: true,
 };
+const TOGETHER: Across =
+    Across::Numbers { of: Number::Param(INITIATORS), title: "concurrent initiators", logarithmic: true };
 const COMMON: Figure = Figure { experiment: "simulate", ..Figure::PLAIN };
 
 /// What is drawn of the rows. No contender is ours or another library's: all are ways to multicast.
@@ -37,11 +39,7 @@ pub const FIGURES: &[&Figure] = &[
         name: "simulated-initiators",
         scenarios: &[INITIATORS],
         title: "Simulated: latency of a barrier among others",
-        across: Across::Numbers {
-            of: Number::Param(INITIATORS),
-            title: "concurrent initiators",
-            logarithmic: true,
-        },
+        across: TOGETHER,
         up: Up { logarithmic: true, ..LATENCY },
         words: "The poster's figure 2.",
         ..COMMON
@@ -50,11 +48,7 @@ pub const FIGURES: &[&Figure] = &[
         name: "simulated-jitter",
         scenarios: &[INITIATORS],
         title: "Simulated: jitter among others",
-        across: Across::Numbers {
-            of: Number::Param(INITIATORS),
-            title: "concurrent initiators",
-            logarithmic: true,
-        },
+        across: TOGETHER,
         up: Up { logarithmic: true, ..LATENCY.between("latency_us_p10", "latency_us_p90") },
         without: &[
             "flat+mutex",

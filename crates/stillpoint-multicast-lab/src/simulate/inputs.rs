@@ -5,14 +5,14 @@
 use serde_json::Value;
 use stillpoint_harness::output::json::{Row, number};
 
-use super::machine::Machine;
+use super::machine::{MOST_CPUS, Machine, within};
 
 /// The scenario of its rows.
 pub(super) const INPUTS: &str = "inputs";
 
 /// How far an input can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Confidence {
+enum Confidence {
     /// A source states it.
     Published,
     /// Chosen so that the model gives a published or measured figure. That figure then says nothing about the model.
@@ -26,14 +26,8 @@ pub(super) enum Confidence {
 }
 
 impl Confidence {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Published => "published",
-            Self::Fitted => "fitted",
-            Self::Chosen => "chosen",
-            Self::Assumed => "assumed",
-            Self::Given => "given",
-        }
+    fn name(self) -> &'static str {
+        ["published", "fitted", "chosen", "assumed", "given"][self as usize]
     }
 }
 
@@ -44,11 +38,11 @@ enum Slot<'a> {
     ByDistance(&'a mut [f64; 3]),
     /// A factor; only its part above 1 is scaled.
     Above(&'a mut f64),
-    Share(&'a mut f64),
     Count(&'a mut usize),
-    Percent(&'a mut u32),
     Few(&'a mut u32),
 }
+
+type Source = (Confidence, &'static str);
 
 /// An input.
 #[derive(Debug)]
@@ -56,224 +50,160 @@ pub(super) struct Input {
     /// Its field in the parameter file.
     pub(super) name: &'static str,
     /// What it is.
-    pub(super) about: &'static str,
+    about: &'static str,
     unit: &'static str,
     slot: for<'a> fn(&'a mut Machine) -> Slot<'a>,
-    seed: (Confidence, &'static str),
-    kvm: (Confidence, &'static str),
+    /// The values that are valid.
+    least: f64,
+    most: f64,
+    seed: Source,
+    kvm: Source,
 }
 
-const GUESS: (Confidence, &str) = (Confidence::Assumed, "none");
+const GUESS: Source = (Confidence::Assumed, "none");
 const POSTER: &str = "the poster: 144 logical CPUs on four sockets (Intel Xeon E7-8890 v3)";
-const MEMB: (Confidence, &str) = (
+const MEMB: Source = (
     Confidence::Published,
     "liburcu's source, flavour memb. `stillpoint module` counts about four, since a writer that sleeps adds some",
 );
 const KVM: &str = "Linux commit 4180bf1b655a, its figures of a guest with 80 virtual CPUs";
+const FITTED: Source = (Confidence::Fitted, KVM);
+const INTEL: Source = (Confidence::Published, "Intel's manual: a cluster of x2APIC has at most 16 CPUs");
+const OURS: Source = (Confidence::Chosen, "`split` is ours");
+/// The longest time of an operation, in nanoseconds: one second.
+const LONGEST: f64 = 1e9;
+/// The shortest time of an interrupt. If it took no time, there would be nothing to compare. A nanosecond is also the
+/// last digit of the figures.
+const SHORTEST: f64 = 1.0;
 
-/// All inputs but the topology, in the order of the parameter file.
-pub(super) const ALL: &[Input] = &[
-    time("nanoseconds.system_call", "the call itself: entry, locks, exit", |m| {
-        Slot::Time(&mut m.nanoseconds.system_call)
-    }),
-    time(
-        "nanoseconds.scan_per_cpu",
-        "the check whether an online CPU runs this process, for each CPU",
-        |m| Slot::Time(&mut m.nanoseconds.scan_per_cpu),
-    ),
-    time("nanoseconds.push", "a push onto a receiver's queue: same core, same socket, other socket", |m| {
-        Slot::ByDistance(&mut m.nanoseconds.push)
-    }),
-    Input {
-        kvm: (Confidence::Fitted, KVM),
-        ..time("nanoseconds.interrupt_send", "one write to the interrupt controller", |m| {
-            Slot::Time(&mut m.nanoseconds.interrupt_send)
-        })
-    },
-    Input {
-        kvm: (Confidence::Fitted, KVM),
-        ..time("nanoseconds.interrupt_each", "the extra time for each further receiver of one write", |m| {
-            Slot::Time(&mut m.nanoseconds.interrupt_each)
-        })
-    },
-    Input {
-        kvm: (Confidence::Fitted, KVM),
-        ..time(
-            "nanoseconds.interrupt_flight",
-            "from that write to the receiver's first instruction, by distance",
-            |m| Slot::ByDistance(&mut m.nanoseconds.interrupt_flight),
-        )
-    },
-    Input {
-        kvm: (Confidence::Fitted, KVM),
-        ..time("nanoseconds.interrupt_enter", "the way into the handler", |m| {
-            Slot::Time(&mut m.nanoseconds.interrupt_enter)
-        })
-    },
-    time("nanoseconds.interrupt_exit", "the way out of the handler", |m| {
-        Slot::Time(&mut m.nanoseconds.interrupt_exit)
-    }),
-    time("nanoseconds.barrier", "what membarrier asks of a receiver", |m| {
-        Slot::Time(&mut m.nanoseconds.barrier)
-    }),
-    time("nanoseconds.flush", "what mprotect asks of a receiver", |m| Slot::Time(&mut m.nanoseconds.flush)),
-    time("nanoseconds.mprotect", "the work of mprotect itself", |m| Slot::Time(&mut m.nanoseconds.mprotect)),
-    time("nanoseconds.atomic", "an atomic access to a cache line that was written at that distance", |m| {
-        Slot::ByDistance(&mut m.nanoseconds.atomic)
-    }),
-    time("nanoseconds.read", "a read of such a line", |m| Slot::ByDistance(&mut m.nanoseconds.read)),
-    time("nanoseconds.mutex_handover", "from the unlock until the next owner, which slept, runs", |m| {
-        Slot::Time(&mut m.nanoseconds.mutex_handover)
-    }),
-    Input {
-        unit: "",
-        ..time("noise.jitter", "variation of each time, as a share", |m| Slot::Share(&mut m.noise.jitter))
-    },
-    Input {
-        unit: "",
-        ..time("noise.busy_sibling", "factor on a core whose threads are all busy", |m| {
-            Slot::Above(&mut m.noise.busy_sibling)
-        })
-    },
-    Input {
-        unit: "CPUs",
-        seed: (Confidence::Published, "Intel's manual: a cluster of x2APIC has at most 16 CPUs"),
-        kvm: (Confidence::Published, "Intel's manual: a cluster of x2APIC has at most 16 CPUs"),
-        ..time("multicast.cluster", "receivers of one write in cluster mode", |m| {
-            Slot::Count(&mut m.multicast.cluster)
-        })
-    },
-    Input {
-        unit: "%",
-        seed: (Confidence::Chosen, "`split` is ours"),
-        kvm: (Confidence::Chosen, "`split` is ours"),
-        ..time("multicast.split_percent", "the share that each message of `split` delegates", |m| {
-            Slot::Percent(&mut m.multicast.split_percent)
-        })
-    },
-    Input {
-        unit: "",
-        seed: MEMB,
-        kvm: MEMB,
-        ..time(
-            "rcu.barriers_per_grace_period",
-            "barriers of a grace period whose writer does not sleep until a reader leaves",
-            |m| Slot::Few(&mut m.rcu.barriers_per_grace_period),
-        )
-    },
-    time("rcu.interrupted", "what a reader loses to an interrupt, in addition to the handler's time", |m| {
-        Slot::Time(&mut m.rcu.interrupted)
-    }),
-    time("rcu.displaced", "what it loses for each cache line that the handler touched", |m| {
-        Slot::Time(&mut m.rcu.displaced)
-    }),
-];
-
-const fn time(
-    name: &'static str,
-    about: &'static str,
-    slot: for<'a> fn(&'a mut Machine) -> Slot<'a>,
-) -> Input {
-    Input { name, about, unit: "ns", slot, seed: GUESS, kvm: GUESS }
+macro_rules! inputs {
+    ($($section:ident.$field:ident: $slot:ident, $unit:literal, $least:expr, $most:expr, $seed:expr, $kvm:expr, $about:literal;)*) => {
+        &[$(Input {
+            name: concat!(stringify!($section), ".", stringify!($field)),
+            about: $about,
+            unit: $unit,
+            slot: |machine| Slot::$slot(&mut machine.$section.$field),
+            least: $least,
+            most: $most,
+            seed: $seed,
+            kvm: $kvm,
+        },)*]
+    };
 }
 
+/// All inputs but the topology, in the order of the parameter file: the kind of number, its unit, the least and the most
+/// that is valid, the source for each machine of the program, and what it is.
+pub(super) const ALL: &[Input] = inputs! {
+    nanoseconds.system_call: Time, "ns", 0.0, LONGEST, GUESS, GUESS, "the call itself: entry, locks, exit";
+    nanoseconds.scan_per_cpu: Time, "ns", 0.0, LONGEST, GUESS, GUESS,
+        "the check whether an online CPU runs this process, for each CPU";
+    nanoseconds.push: ByDistance, "ns", 0.0, LONGEST, GUESS, GUESS,
+        "a push onto a receiver's queue: same core, same socket, other socket";
+    nanoseconds.interrupt_send: Time, "ns", SHORTEST, LONGEST, GUESS, FITTED, "one write to the interrupt controller";
+    nanoseconds.interrupt_each: Time, "ns", 0.0, LONGEST, GUESS, FITTED,
+        "the extra time for each further receiver of one write";
+    nanoseconds.interrupt_flight: ByDistance, "ns", SHORTEST, LONGEST, GUESS, FITTED,
+        "from that write to the receiver's first instruction, by distance";
+    nanoseconds.interrupt_enter: Time, "ns", SHORTEST, LONGEST, GUESS, FITTED, "the way into the handler";
+    nanoseconds.interrupt_exit: Time, "ns", 0.0, LONGEST, GUESS, GUESS, "the way out of the handler";
+    nanoseconds.barrier: Time, "ns", 0.0, LONGEST, GUESS, GUESS, "what membarrier asks of a receiver";
+    nanoseconds.flush: Time, "ns", 0.0, LONGEST, GUESS, GUESS, "what mprotect asks of a receiver";
+    nanoseconds.mprotect: Time, "ns", 0.0, LONGEST, GUESS, GUESS, "the work of mprotect itself";
+    nanoseconds.atomic: ByDistance, "ns", 0.0, LONGEST, GUESS, GUESS,
+        "an atomic access to a cache line that was written at that distance";
+    nanoseconds.read: ByDistance, "ns", 0.0, LONGEST, GUESS, GUESS, "a read of such a line";
+    nanoseconds.mutex_handover: Time, "ns", 0.0, LONGEST, GUESS, GUESS,
+        "from the unlock until the next owner, which slept, runs";
+    noise.jitter: Time, "", 0.0, 0.9, GUESS, GUESS, "variation of each time, as a share";
+    noise.busy_sibling: Above, "", 1.0, 10.0, GUESS, GUESS, "factor on a core whose threads are all busy";
+    multicast.cluster: Count, "CPUs", 1.0, MOST_CPUS as f64, INTEL, INTEL, "receivers of one write in cluster mode";
+    multicast.split_percent: Few, "%", 1.0, 99.0, OURS, OURS, "the share that each message of `split` delegates";
+    rcu.barriers_per_grace_period: Few, "", 1.0, 10.0, MEMB, MEMB,
+        "barriers of a grace period whose writer does not sleep until a reader leaves";
+    rcu.interrupted: Time, "ns", 0.0, LONGEST, GUESS, GUESS,
+        "what a reader loses to an interrupt, in addition to the handler's time";
+    rcu.displaced: Time, "ns", 0.0, LONGEST, GUESS, GUESS,
+        "what it loses for each cache line that the handler touched";
+};
+
 impl Input {
+    /// Its value in a machine: one number, or three by distance.
+    fn numbers(&self, machine: &Machine) -> Vec<f64> {
+        match (self.slot)(&mut machine.clone()) {
+            Slot::Time(value) | Slot::Above(value) => vec![*value],
+            Slot::ByDistance(values) => values.to_vec(),
+            Slot::Count(value) => vec![*value as f64],
+            Slot::Few(value) => vec![(*value).into()],
+        }
+    }
+
     /// Its value in a machine, with its unit.
     pub(super) fn value(&self, machine: &Machine) -> String {
-        let mut machine = machine.clone();
-        let short = |value: f64| ((value * 100.0).round() / 100.0).to_string();
-        let value = match (self.slot)(&mut machine) {
-            Slot::Time(value) | Slot::Above(value) | Slot::Share(value) => short(*value),
-            Slot::ByDistance(values) => values.map(short).join(", "),
-            Slot::Count(value) => value.to_string(),
-            Slot::Percent(value) | Slot::Few(value) => value.to_string(),
-        };
-        format!("{value} {}", self.unit).trim_end().to_owned()
+        let short = |value: &f64| ((value * 100.0).round() / 100.0).to_string();
+        let values: Vec<String> = self.numbers(machine).iter().map(short).collect();
+        format!("{} {}", values.join(", "), self.unit).trim_end().to_owned()
     }
 
     /// The machine with this input multiplied by `factor`; `None` if that changes nothing, or gives a machine that is
     /// not valid.
     pub(super) fn scaled(&self, machine: &Machine, factor: f64) -> Option<Machine> {
         let mut changed = machine.clone();
-        let whole = |value: f64| value.round().max(1.0);
+        let whole = |value: f64| (value * factor).round().max(1.0);
         match (self.slot)(&mut changed) {
-            Slot::Time(value) | Slot::Share(value) => *value *= factor,
+            Slot::Time(value) => *value *= factor,
             Slot::ByDistance(values) => *values = values.map(|value| value * factor),
             Slot::Above(value) => *value = 1.0 + (*value - 1.0) * factor,
-            Slot::Count(value) => *value = whole(*value as f64 * factor) as usize,
-            Slot::Percent(value) | Slot::Few(value) => *value = whole(f64::from(*value) * factor) as u32,
+            Slot::Count(value) => *value = whole(*value as f64) as usize,
+            Slot::Few(value) => *value = whole((*value).into()) as u32,
         }
         (changed != *machine && changed.check().is_ok()).then_some(changed)
     }
 }
 
-/// Where the numbers of a machine come from. Numbers that agree with a known machine have its sources; the others
-/// have another source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Origin {
-    /// The machine that comes with the program.
-    pub(super) base: &'static str,
-    /// The source of the numbers that differ from it.
-    pub(super) other: (Confidence, String),
+/// Refuses a machine with an input that is not valid; the error names the field.
+pub(super) fn check(machine: &Machine) -> Result<(), String> {
+    ALL.iter().try_for_each(|input| {
+        let mut numbers = input.numbers(machine).into_iter();
+        numbers.try_for_each(|number| within(input.name, number, input.least, input.most))
+    })
 }
 
-/// A line of the table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
-    pub(super) value: String,
-    pub(super) confidence: Confidence,
-    pub(super) source: String,
-}
-
-/// The table of the inputs of a machine.
-pub(super) fn table(machine: &Machine, origin: &Origin) -> Vec<Line> {
-    let base = Machine::load(origin.base).ok();
-    let sourced = |same: bool, seed: (Confidence, &str), kvm: (Confidence, &str)| match (same, origin.base) {
-        (false, _) => origin.other.clone(),
-        (true, "kvm") => (kvm.0, kvm.1.to_owned()),
-        (true, _) => (seed.0, seed.1.to_owned()),
-    };
-    let topology = {
-        let of = machine.topology;
-        let same = base.as_ref().is_some_and(|base| base.topology == of);
-        let known = Confidence::Published;
-        let (confidence, source) = sourced(same, (known, POSTER), (known, KVM));
-        Line {
-            name: "topology",
-            about: "sockets, cores of each, threads of each core",
-            value: format!("{}, {}, {}", of.sockets, of.cores_per_socket, of.threads_per_core),
-            confidence,
-            source,
-        }
-    };
-    let line = |input: &Input| {
-        let value = input.value(machine);
-        let same = base.as_ref().is_some_and(|base| input.value(base) == value);
-        let (confidence, source) = sourced(same, input.seed, input.kvm);
-        Line { name: input.name, about: input.about, value, confidence, source }
-    };
-    std::iter::once(topology).chain(ALL.iter().map(line)).collect()
-}
-
-/// The table as rows.
-pub(super) fn rows(lines: &[Line]) -> Vec<Row> {
-    let row = |line: &Line| {
+/// The inputs of a machine as rows. Those that agree with `base`, a machine that comes with the program, have its
+/// source; the others were given by `file`.
+pub(super) fn rows(machine: &Machine, base: &str, file: &str) -> Vec<Row> {
+    let known = Machine::load(base).ok();
+    let row = |name, about: &str, numbers: &[f64], value: String, same, source: Source| {
+        let (confidence, source) = if same { source } else { (Confidence::Given, file) };
+        let mut row = Row::new("simulate", INPUTS, name)
+            .with("confidence", confidence.name())
+            .with("source", source)
+            .with("about", about)
+            .with("shown", value);
         let numbers: Vec<Value> =
-            line.value.split([',', ' ']).filter_map(|part| part.parse::<f64>().ok()).map(number).collect();
-        let mut row = Row::new("simulate", INPUTS, line.name)
-            .with("confidence", line.confidence.name())
-            .with("source", line.source.as_str())
-            .with("about", line.about)
-            .with("shown", line.value.as_str());
+            numbers.iter().map(|&value| number((value * 100.0).round() / 100.0)).collect();
         match numbers.as_slice() {
             [one] => row.metrics.insert("value".to_owned(), one.clone()),
             _ => row.metrics.insert("values".to_owned(), numbers.into()),
         };
         row
     };
-    lines.iter().map(row).collect()
+    let of = machine.topology;
+    let counts = [of.sockets, of.cores_per_socket, of.threads_per_core].map(|count| count as f64);
+    let topology = row(
+        "topology",
+        "sockets, cores of each, threads of each core",
+        &counts,
+        counts.map(|count| count.to_string()).join(", "),
+        known.as_ref().is_some_and(|known| known.topology == of),
+        (Confidence::Published, if base == "kvm" { KVM } else { POSTER }),
+    );
+    let input = |input: &Input| {
+        let value = input.value(machine);
+        let same = known.as_ref().is_some_and(|known| input.value(known) == value);
+        let source = if base == "kvm" { input.kvm } else { input.seed };
+        row(input.name, input.about, &input.numbers(machine), value, same, source)
+    };
+    std::iter::once(topology).chain(ALL.iter().map(input)).collect()
 }
 
 #[cfg(test)]
@@ -284,10 +214,6 @@ mod tests {
         Machine::load("seed").unwrap()
     }
 
-    fn origin(base: &'static str) -> Origin {
-        Origin { base, other: (Confidence::Given, "a file".to_owned()) }
-    }
-
     /// A number in the file that is missing in the table would be taken for a result.
     #[test]
     fn every_field_of_the_parameter_file_is_an_input() {
@@ -295,18 +221,18 @@ mod tests {
             let mut machine = Machine::load(name).unwrap();
             machine.multicast.hybrid_threshold = None;
             let value: toml::Value = toml::from_str(&machine.text().unwrap()).unwrap();
-            let lines = table(&machine, &origin(name));
+            let lines = rows(&machine, name, "a file");
             for (section, fields) in value.as_table().unwrap() {
                 let Some(fields) = fields.as_table().filter(|_| section != "topology") else { continue };
                 for field in fields.keys() {
                     let name = format!("{section}.{field}");
                     assert!(
-                        lines.iter().any(|line| line.name == name),
+                        lines.iter().any(|line| line.contender == name),
                         "{name} is not in the table of inputs"
                     );
                 }
             }
-            assert_eq!(rows(&lines).len(), ALL.len() + 1);
+            assert_eq!(lines.len(), ALL.len() + 1);
         }
     }
 
@@ -329,17 +255,17 @@ mod tests {
     #[test]
     fn a_number_has_the_source_of_the_machine_whose_it_is() {
         let machine = seed();
-        let of = |lines: &[Line], name: &str| lines.iter().find(|line| line.name == name).unwrap().clone();
-        let lines = table(&machine, &origin("seed"));
-        assert!(lines.iter().all(|line| line.confidence != Confidence::Given));
-        assert_eq!(of(&lines, "noise.busy_sibling").confidence, Confidence::Assumed);
+        let of = |rows: &[Row], name: &str| {
+            let row = rows.iter().find(|row| row.contender == name).unwrap();
+            ["confidence", "source", "shown"].map(|field| row.params[field].as_str().unwrap().to_owned())
+        };
+        let given = |rows: &[Row]| rows.iter().filter(|row| row.params["confidence"] == "given").count();
+        let lines = rows(&machine, "seed", "a file");
+        assert_eq!(given(&lines), 0);
+        assert_eq!(of(&lines, "noise.busy_sibling")[0], "assumed");
         let changed = ALL.iter().find(|input| input.name == "noise.busy_sibling").unwrap();
-        let lines = table(&changed.scaled(&machine, 2.0).unwrap(), &origin("seed"));
-        let line = of(&lines, "noise.busy_sibling");
-        assert_eq!(
-            (line.confidence, line.source.as_str(), line.value.as_str()),
-            (Confidence::Given, "a file", "1.7")
-        );
-        assert_eq!(lines.iter().filter(|line| line.confidence == Confidence::Given).count(), 1);
+        let lines = rows(&changed.scaled(&machine, 2.0).unwrap(), "seed", "a file");
+        assert_eq!(of(&lines, "noise.busy_sibling"), ["given", "a file", "1.7"]);
+        assert_eq!(given(&lines), 1);
     }
 }

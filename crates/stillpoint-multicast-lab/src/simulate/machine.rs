@@ -1,4 +1,4 @@
-//! The machine that is simulated, as a checked parameter file.
+//! The machine that is simulated, as a checked parameter file; where its CPUs are, and how far they are from each other.
 
 use std::fmt::Display;
 use std::fs;
@@ -7,17 +7,14 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 
+use super::inputs;
+
 /// The machines that come with the program, by name.
 pub(super) const BUILT_IN: &[(&str, &str)] =
     &[("seed", include_str!("machines/seed.toml")), ("kvm", include_str!("machines/kvm.toml"))];
 
 /// More CPUs than this are taken for a mistake.
-const MOST_CPUS: usize = 4096;
-/// The longest time of an operation: one second.
-const LONGEST: f64 = 1e9;
-/// The shortest time of an interrupt, in nanoseconds. If it took no time, there would be nothing to compare. A
-/// nanosecond is also the last digit of the figures.
-const SHORTEST_INTERRUPT: f64 = 1.0;
+pub(super) const MOST_CPUS: usize = 4096;
 /// The longest name: names go to the terminal and into figures.
 const LONGEST_NAME: usize = 100;
 
@@ -101,7 +98,7 @@ impl Machine {
         let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
         let text = fs::read_to_string(Path::new(name)).map_err(|error| {
             Stop::usage(format!(
-                "cannot read {name}: {error}; --machine takes {}, this or a parameter file",
+                "cannot read {name}: {error}; --machine takes {} or a parameter file",
                 known.join(", ")
             ))
         })?;
@@ -155,80 +152,99 @@ impl Machine {
         within("topology.threads_per_core", threads_per_core, 1, 16)?;
         // The product cannot overflow: each factor is at most 4096.
         within("topology", self.cpus(), 2, MOST_CPUS).map_err(|reason| format!("{reason} CPUs in all"))?;
-        self.nanoseconds.check()?;
-        within("noise.jitter", self.noise.jitter, 0.0, 0.9)?;
-        within("noise.busy_sibling", self.noise.busy_sibling, 1.0, 10.0)?;
-        within("multicast.cluster", self.multicast.cluster, 1, MOST_CPUS)?;
-        within("multicast.split_percent", self.multicast.split_percent, 1, 99)?;
         if let Some(threshold) = self.multicast.hybrid_threshold {
             within("multicast.hybrid_threshold", threshold, 0, MOST_CPUS as u32)?;
         }
-        within("rcu.interrupted", self.rcu.interrupted, 0.0, LONGEST)?;
-        within("rcu.displaced", self.rcu.displaced, 0.0, LONGEST)?;
-        within("rcu.barriers_per_grace_period", self.rcu.barriers_per_grace_period, 1, 10)
-    }
-}
-
-impl Times {
-    fn check(&self) -> Result<(), String> {
-        let single = [
-            ("system_call", self.system_call),
-            ("scan_per_cpu", self.scan_per_cpu),
-            ("interrupt_send", self.interrupt_send),
-            ("interrupt_each", self.interrupt_each),
-            ("interrupt_enter", self.interrupt_enter),
-            ("interrupt_exit", self.interrupt_exit),
-            ("barrier", self.barrier),
-            ("flush", self.flush),
-            ("mprotect", self.mprotect),
-            ("mutex_handover", self.mutex_handover),
-        ];
-        let distant = [
-            ("push", self.push),
-            ("interrupt_flight", self.interrupt_flight),
-            ("atomic", self.atomic),
-            ("read", self.read),
-        ];
-        let all = single.into_iter().map(|(name, time)| (name, vec![time]));
-        for (name, times) in all.chain(distant.map(|(name, times)| (name, times.to_vec()))) {
-            let takes_time = ["interrupt_send", "interrupt_flight", "interrupt_enter"].contains(&name);
-            let least = if takes_time { SHORTEST_INTERRUPT } else { 0.0 };
-            for time in times {
-                within(&format!("nanoseconds.{name}"), time, least, LONGEST)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The same machine, but everything that happens between CPUs, and in their handlers, takes `factor` times as
-    /// long.
-    pub(super) fn scaled(&self, factor: f64) -> Self {
-        let by_distance = |times: ByDistance| times.map(|time| time * factor);
-        Self {
-            system_call: self.system_call,
-            scan_per_cpu: self.scan_per_cpu,
-            push: by_distance(self.push),
-            interrupt_send: self.interrupt_send * factor,
-            interrupt_each: self.interrupt_each * factor,
-            interrupt_flight: by_distance(self.interrupt_flight),
-            interrupt_enter: self.interrupt_enter * factor,
-            interrupt_exit: self.interrupt_exit * factor,
-            barrier: self.barrier * factor,
-            flush: self.flush * factor,
-            mprotect: self.mprotect,
-            atomic: by_distance(self.atomic),
-            read: by_distance(self.read),
-            mutex_handover: self.mutex_handover * factor,
-        }
+        inputs::check(self)
     }
 }
 
 /// Refuses values outside the range, and NaN.
-fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> Result<(), String> {
+pub(super) fn within<T: PartialOrd + Display>(
+    field: &str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<(), String> {
     if value >= least && value <= most {
         Ok(())
     } else {
         Err(format!("{field} is {value}; it must be from {least} to {most}"))
+    }
+}
+
+/// How far two CPUs are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Distance {
+    Core,
+    Socket,
+    Remote,
+}
+
+impl Distance {
+    /// The time at this distance.
+    pub(super) fn of(self, times: ByDistance) -> f64 {
+        times[self as usize]
+    }
+}
+
+/// The place of each CPU, in the order of Linux: the first threads of all cores, socket by socket, then the second ones.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    topology: Topology,
+    /// The core and the socket of each CPU, stored because every event needs them.
+    of: Vec<(u16, u16)>,
+}
+
+impl Places {
+    pub(super) fn new(topology: Topology) -> Self {
+        let cores = topology.sockets * topology.cores_per_socket;
+        // No machine has more than 4,096 CPUs.
+        let of = |cpu: usize| ((cpu % cores) as u16, (cpu % cores / topology.cores_per_socket) as u16);
+        Self { topology, of: (0..cores * topology.threads_per_core).map(of).collect() }
+    }
+
+    fn cores(&self) -> usize {
+        self.topology.sockets * self.topology.cores_per_socket
+    }
+
+    /// The core, numbered through all sockets.
+    fn core(&self, cpu: usize) -> usize {
+        self.of[cpu].0.into()
+    }
+
+    fn socket(&self, cpu: usize) -> usize {
+        self.of[cpu].1.into()
+    }
+
+    /// The position in an order in which neighbours are side by side.
+    pub(super) fn neighbourhood(&self, cpu: usize) -> (usize, usize) {
+        (self.core(cpu), cpu / self.cores())
+    }
+
+    pub(super) fn distance(&self, a: usize, b: usize) -> Distance {
+        if self.socket(a) != self.socket(b) {
+            Distance::Remote
+        } else if self.core(a) == self.core(b) {
+            Distance::Core
+        } else {
+            Distance::Socket
+        }
+    }
+
+    /// The other threads of the CPU's core.
+    pub(super) fn siblings(&self, cpu: usize) -> impl Iterator<Item = usize> {
+        let (core, cores) = (self.core(cpu), self.cores());
+        (0..self.topology.threads_per_core)
+            .map(move |thread| thread * cores + core)
+            .filter(move |&c| c != cpu)
+    }
+
+    /// The cluster of this CPU: the CPUs that one command reaches, if clusters have `size` CPUs.
+    pub(super) fn cluster(&self, cpu: usize, size: usize) -> (usize, usize) {
+        let in_socket = self.core(cpu) % self.topology.cores_per_socket;
+        let thread = cpu / self.cores();
+        (self.socket(cpu), (in_socket * self.topology.threads_per_core + thread) / size)
     }
 }
 
@@ -307,5 +323,29 @@ mod tests {
     fn a_file_that_is_not_there_is_named_with_what_would_do() {
         let message = Machine::load("/nonexistent.toml").unwrap_err().to_string();
         assert!(message.contains("/nonexistent.toml") && message.contains("seed, kvm"), "{message}");
+    }
+
+    const SEED: Topology = Topology { sockets: 4, cores_per_socket: 18, threads_per_core: 2 };
+
+    #[test]
+    fn cpus_are_numbered_as_linux_does() {
+        let places = Places::new(SEED);
+        assert_eq!(places.distance(0, 72), Distance::Core);
+        assert_eq!(places.distance(0, 17), Distance::Socket);
+        assert_eq!(places.distance(0, 18), Distance::Remote);
+        assert_eq!(places.distance(71, 143), Distance::Core);
+        assert_eq!(places.siblings(5).collect::<Vec<_>>(), [77]);
+    }
+
+    #[test]
+    fn a_cluster_holds_neighbours_of_one_socket_and_no_more_than_its_size() {
+        let places = Places::new(SEED);
+        for cpu in 0..144 {
+            let together = |other: &usize| places.cluster(*other, 16) == places.cluster(cpu, 16);
+            let members: Vec<usize> = (0..144).filter(together).collect();
+            assert!(members.len() <= 16);
+            assert!(members.iter().all(|&other| places.socket(other) == places.socket(cpu)));
+        }
+        assert_eq!(places.cluster(0, 16), places.cluster(72, 16), "threads of one core");
     }
 }

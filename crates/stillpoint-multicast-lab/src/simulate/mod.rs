@@ -8,17 +8,13 @@
 //! Inputs (`inputs`) are kept apart from results (`rows`). The results are compared with the poster's (`published`),
 //! and the conclusions from them are computed again with other inputs (`sensitivity`).
 
-mod calibrate;
 mod contender;
 mod experiment;
 mod figures;
-mod handler;
 mod inputs;
 mod machine;
 mod operation;
-mod options;
 mod page;
-mod places;
 mod published;
 mod rows;
 mod sensitivity;
@@ -27,22 +23,94 @@ mod task;
 mod world;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::machine::Machine;
-use stillpoint_harness::output::json::{self, Row};
+use stillpoint_harness::output::json;
 use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;
 pub use self::figures::FIGURES;
-use self::inputs::{Confidence, Origin};
 use self::machine::Machine as Simulated;
-pub use self::options::Options;
-use self::options::{Place, Subject};
 pub use self::page::{Table, tables};
-use self::sensitivity::Analysis;
+
+/// What is simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Subject {
+    /// A barrier on all CPUs, by inter-processor interrupts
+    Membarrier,
+}
+
+/// The flags of `stillpoint simulate`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// What to simulate
+    subject: Subject,
+
+    /// The machine: `seed` (4 sockets x 18 cores x 2 threads), `kvm` (a guest with 80 virtual CPUs), or a parameter
+    /// file
+    #[arg(long, value_name = "NAME|FILE", default_value = "seed")]
+    machine: String,
+
+    /// Scenarios; `sensitivity` computes the model's conclusions again with changed inputs [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(rows::SCENARIOS))]
+    scenarios: Vec<String>,
+
+    /// Contenders [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(contender::names()))]
+    contenders: Vec<String>,
+
+    /// Numbers of receivers, such as 1,16,143 [default: 1 to all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    receivers: Vec<u32>,
+
+    /// Numbers of concurrent initiators [default: 1 to all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    initiators: Vec<u32>,
+
+    /// Grace periods a second [default: 100 to 30000, and as many as possible]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_frequency)]
+    frequencies: Vec<f64>,
+
+    /// Operations of each initiator for each point, or grace periods [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    operations: Option<u32>,
+
+    /// Seed of the noise
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Write the parameters that were used to FILE
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+
+    #[command(flatten)]
+    results: ResultFlags,
+}
+
+impl Options {
+    /// Checks that the parameters can be written, before the work begins.
+    fn check_outputs(&self) -> Result<(), Stop> {
+        self.write
+            .iter()
+            .try_for_each(|file| json::probe(file).map_err(|error| json::cannot_write(file, &error)))
+    }
+}
+
+fn parse_frequency(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(hertz) if (1.0..=1e7).contains(&hertz) => Ok(hertz),
+        _ => Err("not a number of grace periods a second from 1 to 10000000".to_owned()),
+    }
+}
 
 /// The fields of the JSON beside the rows.
 #[derive(Debug, Serialize)]
@@ -56,26 +124,8 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let Subject::Membarrier = options.subject;
     interrupt::listen();
     let here = Machine::look(peers);
-    let mut rows: Vec<Row> = Vec::new();
-    let (mut simulated, mut origin) = match &options.machine {
-        Place::Here => {
-            let (machine, base, measured) = calibrate::here(&here)?;
-            rows.extend(measured);
-            (
-                machine,
-                Origin { base, other: (Confidence::Fitted, "measured here, or scaled to it".to_owned()) },
-            )
-        }
-        Place::Named(name) => {
-            let machine = Simulated::load(name)?;
-            let base = if name == "kvm" { "kvm" } else { "seed" };
-            (machine, Origin { base, other: (Confidence::Given, name.clone()) })
-        }
-    };
-    if let Some(file) = &options.calibrate {
-        simulated = calibrate::from_file(&simulated, file)?;
-        origin.other = (Confidence::Fitted, format!("scaled to {}", file.display()));
-    }
+    let mut simulated = Simulated::load(&options.machine)?;
+    let base = if options.machine == "kvm" { "kvm" } else { "seed" };
     let plan = rows::Plan::new(options, &simulated)?;
     let results = Results::open(&options.results)?;
     options.check_outputs()?;
@@ -84,16 +134,15 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
         // After Ctrl-C there is no crossover, and there are no rows.
         simulated.multicast.hybrid_threshold = experiment::crossover(&simulated);
     }
-    let inputs = inputs::table(&simulated, &origin);
-    let published = published::compare(&simulated, origin.base, options.seed);
-    rows.extend(plan.run(&simulated));
+    let published = published::compare(&simulated, base, options.seed);
+    let mut rows = plan.run(&simulated);
     let analysis = plan.analyse(&simulated);
-
+    rows.extend(inputs::rows(&simulated, base, &options.machine));
+    rows.extend(published.iter().map(|line| line.row.clone()));
+    rows.extend(analysis.iter().flat_map(|analysis| analysis.rows(0)));
     if !results.takes_stdout() {
-        show::all(&simulated, &inputs, &published, &rows, analysis.as_ref());
+        show::all(&simulated, &published, &rows, analysis.as_ref());
     }
-    rows.extend(inputs::rows(&inputs).into_iter().chain(published::rows(&published)));
-    rows.extend(analysis.iter().flat_map(Analysis::rows));
     if let Some(file) = &options.write {
         results::write(file, simulated.text()?.as_bytes())?;
     }

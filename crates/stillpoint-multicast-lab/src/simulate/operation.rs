@@ -1,4 +1,4 @@
-//! One operation: its receivers, its nodes, and how messages go out.
+//! One operation: its receivers, its nodes, how messages go out, and what runs in an interrupt.
 
 use stillpoint_multicast::{Cut, Strategy};
 
@@ -46,9 +46,6 @@ pub(super) struct Operation {
     pub(super) receivers: Vec<usize>,
     /// A node for each receiver, and the initiator's node as the last one.
     pub(super) nodes: Vec<Node>,
-    /// The shared counter.
-    pub(super) unacknowledged: u32,
-    pub(super) counter: Line,
 }
 
 impl Operation {
@@ -59,8 +56,6 @@ impl Operation {
             work: 0.0,
             receivers: Vec::new(),
             nodes: Vec::new(),
-            unacknowledged: 0,
-            counter: Line::of(initiator),
         }
     }
 
@@ -73,10 +68,9 @@ impl Operation {
         let count = receivers.len();
         self.nodes.clear();
         self.nodes.resize(count + 1, Node { line: Line::of(self.initiator), ..Node::default() });
-        self.nodes[count].pending = 1;
+        // The initiator's own acknowledgement, or that of every receiver.
+        self.nodes[count].pending = if self.has_shared_counter() { count as u32 } else { 1 };
         self.nodes[count].end = count as u32;
-        self.unacknowledged = count as u32;
-        self.counter = Line::of(self.initiator);
     }
 
     /// The initiator's own node.
@@ -84,11 +78,20 @@ impl Operation {
         self.receivers.len()
     }
 
+    /// Whether one counter, that of the root, takes all acknowledgements.
+    fn has_shared_counter(&self) -> bool {
+        matches!(self.way, Way::Tree { shared_counter: true, .. })
+    }
+
+    /// The node whose counter takes the acknowledgement of this one.
+    pub(super) fn counter_of(&self, node: usize) -> usize {
+        if self.has_shared_counter() { self.root() } else { node }
+    }
+
     /// Whether all acknowledgements have come.
     pub(super) fn is_complete(&self) -> bool {
         match self.way {
             Way::Kernel { .. } => self.nodes[..self.root()].iter().all(|node| node.done),
-            Way::Tree { shared_counter: true, .. } => self.unacknowledged == 0,
             Way::Tree { .. } => self.nodes[self.root()].pending == 0,
         }
     }
@@ -174,5 +177,145 @@ impl World<'_> {
                 }
             }
         }
+    }
+}
+
+/// The handler of an interrupt, which serves all messages that it finds.
+#[derive(Debug)]
+pub(super) struct Handler {
+    began: f64,
+    messages: Vec<Message>,
+    next: usize,
+    /// The number of cache lines of other CPUs that it touched.
+    pub(super) lines: u32,
+    stage: Handling,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Handling {
+    Enters,
+    Entered,
+    NextMessage,
+    Sends(Message, Sending),
+    /// The barrier is executed.
+    Executed(Message),
+    /// The flag of the kernel's way is written.
+    Flagged(Message),
+    /// The counter of a node, or the shared one, is counted down.
+    Counts(Message),
+    Counted(Message),
+    Left,
+}
+
+impl Handler {
+    pub(super) fn new(now: f64) -> Self {
+        Self { began: now, messages: Vec::new(), next: 0, lines: 0, stage: Handling::Enters }
+    }
+}
+
+impl World<'_> {
+    /// The next step of the handler on this CPU.
+    pub(super) fn handle(&mut self, cpu: usize) -> Step {
+        let Some(mut handler) = self.cpus[cpu].handler.take() else { return Step::Ends };
+        let step = self.step(cpu, &mut handler);
+        self.cpus[cpu].handler = Some(handler);
+        step
+    }
+
+    fn step(&mut self, cpu: usize, handler: &mut Handler) -> Step {
+        let times = self.machine.nanoseconds;
+        loop {
+            match handler.stage {
+                Handling::Enters => {
+                    handler.stage = Handling::Entered;
+                    return Step::Takes(self.cost(cpu, times.interrupt_enter));
+                }
+                Handling::Entered => {
+                    // Touches the head of the queue.
+                    handler.lines += 1;
+                    handler.messages = std::mem::take(&mut self.cpus[cpu].queue);
+                    handler.stage = Handling::NextMessage;
+                }
+                Handling::NextMessage => match handler.messages.get(handler.next) {
+                    Some(&message) => {
+                        handler.next += 1;
+                        // Touches the message.
+                        handler.lines += 1;
+                        let node = &self.operations[message.initiator].nodes[message.node];
+                        handler.stage = Handling::Sends(message, Sending::new(node));
+                    }
+                    None => {
+                        handler.stage = Handling::Left;
+                        return Step::Takes(self.cost(cpu, times.interrupt_exit));
+                    }
+                },
+                Handling::Sends(message, mut sending) => match self.send(cpu, message, &mut sending) {
+                    Step::Ends => {
+                        handler.stage = Handling::Executed(message);
+                        return Step::Takes(self.cost(cpu, self.operations[message.initiator].work));
+                    }
+                    step => {
+                        if sending.pushes() {
+                            // Touches the receiver's queue.
+                            handler.lines += 1;
+                        }
+                        handler.stage = Handling::Sends(message, sending);
+                        return step;
+                    }
+                },
+                Handling::Executed(message) => {
+                    let operation = &mut self.operations[message.initiator];
+                    operation.nodes[message.node].executed += 1;
+                    if let Way::Kernel { .. } = operation.way {
+                        handler.stage = Handling::Flagged(message);
+                        let flag = self.distance(cpu, message.initiator).of(times.atomic);
+                        return Step::Takes(self.cost(cpu, flag));
+                    }
+                    handler.stage = Handling::Counts(message);
+                }
+                Handling::Flagged(message) => {
+                    self.operations[message.initiator].nodes[message.node].done = true;
+                    self.wake(message.initiator);
+                    handler.stage = Handling::NextMessage;
+                }
+                Handling::Counts(message) => {
+                    handler.stage = Handling::Counted(message);
+                    handler.lines += 1;
+                    return Step::Takes(self.count(cpu, message));
+                }
+                Handling::Counted(message) => {
+                    handler.stage = match self.counted(message) {
+                        Some(parent) => Handling::Counts(parent),
+                        None => Handling::NextMessage,
+                    };
+                }
+                Handling::Left => {
+                    self.cpus[cpu].handling += self.now - handler.began;
+                    self.disturb(cpu, handler.lines);
+                    return Step::Ends;
+                }
+            }
+        }
+    }
+
+    /// The time of the decrement that acknowledges this node.
+    pub(super) fn count(&mut self, cpu: usize, Message { initiator, node }: Message) -> f64 {
+        let counter = self.operations[initiator].counter_of(node);
+        self.atomic(cpu, |world| &mut world.operations[initiator].nodes[counter].line)
+    }
+
+    /// The effect of the decrement: the node to acknowledge next, if this was the last one below it.
+    pub(super) fn counted(&mut self, Message { initiator, node }: Message) -> Option<Message> {
+        let operation = &mut self.operations[initiator];
+        let (counter, root) = (operation.counter_of(node), operation.root());
+        let Node { pending, parent, .. } = &mut operation.nodes[counter];
+        let (parent, enough) = (*parent, *pending > 0);
+        *pending = pending.saturating_sub(1);
+        let is_last = *pending == 0;
+        self.check(enough, || format!("CPU {initiator}'s operation was acknowledged too often"));
+        if is_last && counter == root {
+            self.wake(initiator);
+        }
+        (is_last && counter != root).then_some(Message { initiator, node: parent })
     }
 }

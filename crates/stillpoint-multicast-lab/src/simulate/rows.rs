@@ -1,17 +1,14 @@
 //! The points of the figures, as rows.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::output::json::{Row, number};
 
+use super::Options;
 use super::contender::{self, Contender};
-use super::experiment;
+use super::experiment::{self, Setup};
 use super::machine::Machine;
-use super::options::Options;
 use super::sensitivity::{Analysis, SENSITIVITY};
 
 /// The three figures.
@@ -28,16 +25,14 @@ pub(super) const HERTZ: &str = "hertz";
 
 /// Operations of each initiator. A few operations after a common start would not give a sustained rate.
 const OPERATIONS: usize = 100;
-const FREQUENCIES: [f64; 8] = [100.0, 300.0, 1e3, 2e3, 3e3, 5e3, 1e4, 3e4];
+const FREQUENCIES: [f64; 9] = [100.0, 300.0, 1e3, 2e3, 3e3, 5e3, 1e4, 3e4, 0.0];
 
 /// What is simulated.
 #[derive(Debug)]
 pub(super) struct Plan {
     contenders: Vec<Contender>,
-    receivers: Vec<usize>,
-    initiators: Vec<usize>,
-    /// `None` means as often as possible.
-    frequencies: Vec<Option<f64>>,
+    /// The scenario of each point, and its number of receivers or initiators, or its frequency.
+    points: Vec<(&'static str, f64)>,
     operations: usize,
     seed: u64,
     sensitivity: bool,
@@ -50,32 +45,33 @@ impl Plan {
         let cpus = machine.cpus();
         let wanted =
             |scenario: &str| options.scenarios.is_empty() || options.scenarios.iter().any(|s| s == scenario);
-        let list = |scenario: &str, asked: &[u32], most: usize, usual: fn(usize) -> Vec<usize>| {
-            if !wanted(scenario) {
-                return Ok(Vec::new());
-            }
-            match asked.iter().find(|&&count| count as usize > most) {
-                Some(count) => Err(Stop::usage(format!(
+        let mut points: Vec<(&str, f64)> = Vec::new();
+        let counts = [
+            (RECEIVERS, &options.receivers, cpus - 1, usual_receivers as fn(usize) -> Vec<usize>),
+            (INITIATORS, &options.initiators, cpus, usual_initiators),
+        ];
+        for (scenario, asked, most, usual) in counts.into_iter().filter(|of| wanted(of.0)) {
+            if let Some(count) = asked.iter().find(|&&count| count as usize > most) {
+                return Err(Stop::usage(format!(
                     "{count} {scenario} are too many: {} has {cpus} CPUs, so give at most {most}",
                     machine.name
-                ))),
-                None if asked.is_empty() => Ok(usual(most)),
-                None => Ok(asked.iter().map(|&count| count as usize).collect()),
+                )));
             }
-        };
-        let frequencies = match (wanted(SYNCHRONIZE), options.frequencies.as_slice()) {
-            (false, _) => Vec::new(),
-            (true, []) => FREQUENCIES.into_iter().map(Some).chain([None]).collect(),
-            (true, asked) => asked.iter().copied().map(Some).collect(),
-        };
+            let asked: Vec<usize> = asked.iter().map(|&count| count as usize).collect();
+            let counts = if asked.is_empty() { usual(most) } else { asked };
+            points.extend(counts.into_iter().map(|count| (scenario, count as f64)));
+        }
+        if wanted(SYNCHRONIZE) {
+            let asked = options.frequencies.as_slice();
+            let all = if asked.is_empty() { &FREQUENCIES } else { asked };
+            points.extend(all.iter().map(|&hertz| (SYNCHRONIZE, hertz)));
+        }
         let named = |contender: &&Contender| {
             options.contenders.is_empty() || options.contenders.iter().any(|name| name == contender.name)
         };
         Ok(Self {
             contenders: contender::CONTENDERS.iter().filter(named).copied().collect(),
-            receivers: list(RECEIVERS, &options.receivers, cpus - 1, usual_receivers)?,
-            initiators: list(INITIATORS, &options.initiators, cpus, usual_initiators)?,
-            frequencies,
+            points,
             operations: options.operations.map_or(OPERATIONS, |count| count as usize),
             seed: options.seed,
             sensitivity: wanted(SENSITIVITY),
@@ -90,23 +86,7 @@ impl Plan {
     /// All rows of the figures; after Ctrl-C, the rows that are complete. Simulates as many contenders at a time as
     /// there are CPUs.
     pub(super) fn run(&self, machine: &Machine) -> Vec<Row> {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut done = Vec::new();
-            // Relaxed: the counter only hands out numbers.
-            while let Some(contender) = self.contenders.get(next.fetch_add(1, Ordering::Relaxed)) {
-                done.extend(self.of(machine, *contender));
-            }
-            done
-        };
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let mut rows: Vec<Row> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
-        });
-        let place = |row: &Row| self.contenders.iter().position(|contender| contender.name == row.contender);
-        rows.sort_by_key(place);
-        rows
+        experiment::in_parallel(&self.contenders, |&contender| self.of(machine, contender)).concat()
     }
 
     /// The conclusions with changed inputs, if they were asked for; `None` after Ctrl-C.
@@ -116,29 +96,29 @@ impl Plan {
 
     /// The rows of a contender, up to Ctrl-C.
     fn of(&self, machine: &Machine, contender: Contender) -> Vec<Row> {
-        let mut rows = Vec::new();
-        let counts = self.receivers.iter().map(|&count| (RECEIVERS, count));
-        for (scenario, count) in counts.chain(self.initiators.iter().map(|&count| (INITIATORS, count))) {
-            let row = self.load(machine, contender, scenario, count);
-            if interrupt::requested() {
-                return rows;
-            }
-            rows.push(row);
-        }
         // Grace periods need barriers, not flushes.
-        for hertz in self.frequencies.iter().filter(|_| !contender.flushes) {
-            let row = self.grace_periods(machine, contender, *hertz);
-            if interrupt::requested() {
-                return rows;
-            }
-            rows.push(row);
-        }
-        rows
+        let points =
+            self.points.iter().filter(|(scenario, _)| *scenario != SYNCHRONIZE || !contender.flushes);
+        let rows = points.map(|&(scenario, at)| self.row(machine, contender, scenario, at));
+        rows.take_while(|_| !interrupt::requested()).collect()
     }
 
-    fn load(&self, machine: &Machine, contender: Contender, scenario: &'static str, count: usize) -> Row {
-        let ask = if scenario == RECEIVERS { experiment::receivers } else { experiment::initiators };
-        let outcome = ask(machine, contender, count, self.operations, self.seed);
+    fn row(&self, machine: &Machine, contender: Contender, scenario: &'static str, at: f64) -> Row {
+        let setup = Setup { machine, contender, count: self.operations, seed: self.seed };
+        if scenario == SYNCHRONIZE {
+            let outcome = setup.grace_periods(at);
+            let base = contender::find(BASE).map(|contender| Setup { contender, ..setup }.grace_periods(at));
+            let beside = base.map_or(f64::NAN, |base| outcome.loss_beside(&base));
+            let metrics = [
+                ("reached_hertz", outcome.hertz),
+                ("reader_throughput_percent", outcome.reading * 100.0),
+                ("reader_loss_beside_flat_percent", beside * 100.0),
+                ("reader_ns_per_grace_period", outcome.taken),
+            ];
+            return row(scenario, contender, (HERTZ, number(at)), &metrics, outcome.broken);
+        }
+        let count = at as usize;
+        let outcome = if scenario == RECEIVERS { setup.receivers(count) } else { setup.initiators(count) };
         let metrics = [
             ("latency_us_p10", outcome.quantile(0.1) / 1e3),
             ("latency_us_p50", outcome.quantile(0.5) / 1e3),
@@ -147,23 +127,6 @@ impl Plan {
             ("interrupt_commands_per_op", outcome.commands),
         ];
         row(scenario, contender, (scenario, count.into()), &metrics, outcome.broken)
-    }
-
-    fn grace_periods(&self, machine: &Machine, contender: Contender, hertz: Option<f64>) -> Row {
-        let run = |contender| {
-            let apart = hertz.map_or(0.0, |hertz| 1e9 / hertz);
-            experiment::grace_periods(machine, contender, apart, self.operations, self.seed)
-        };
-        let outcome = run(contender);
-        let base = contender::find(BASE).map(run);
-        let beside = base.map_or(f64::NAN, |base| outcome.loss_beside(&base));
-        let metrics = [
-            ("reached_hertz", outcome.hertz),
-            ("reader_throughput_percent", outcome.reading * 100.0),
-            ("reader_loss_beside_flat_percent", beside * 100.0),
-            ("reader_ns_per_grace_period", outcome.taken),
-        ];
-        row(SYNCHRONIZE, contender, (HERTZ, number(hertz.unwrap_or(0.0))), &metrics, outcome.broken)
     }
 }
 
@@ -174,19 +137,11 @@ fn row(
     metrics: &[(&str, f64)],
     void: Option<String>,
 ) -> Row {
-    let rounded = |value: f64| number((value * 1e3).round() / 1e3);
-    let metrics = match void {
-        None => metrics.iter().map(|&(name, value)| (name.to_owned(), rounded(value))).collect(),
-        Some(_) => Map::new(),
-    };
-    Row {
-        experiment: "simulate".into(),
-        scenario: scenario.to_owned(),
-        contender: contender.name.to_owned(),
-        params: Map::from_iter([(param.to_owned(), value)]),
-        metrics,
-        void,
+    let mut row = Row { void, ..Row::new("simulate", scenario, contender.name).with(param, value) };
+    if row.void.is_none() {
+        metrics.iter().for_each(|&(name, value)| row.put(name, value, 3));
     }
+    row
 }
 
 /// Every eighth number, more of the small ones, and those around the point where the second threads of the cores

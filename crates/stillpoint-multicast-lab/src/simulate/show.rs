@@ -5,125 +5,90 @@ use stillpoint_harness::output::format::{micros, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{heading, say, table};
 
-use super::calibrate::MEASURED;
 use super::contender;
-use super::inputs;
+use super::inputs::INPUTS;
 use super::machine::Machine;
-use super::page;
-use super::published::{self, Beside};
+use super::page::{self, Table};
+use super::published::{self, Beside, PUBLISHED};
 use super::rows::{HERTZ, INITIATORS, RECEIVERS, SYNCHRONIZE};
-use super::sensitivity::Analysis;
+use super::sensitivity::{Analysis, CONCLUSIONS, THRESHOLDS};
 
-/// A table of one metric.
-struct Shown {
-    scenario: &'static str,
-    parameter: &'static str,
-    metric: &'static str,
-    caption: &'static str,
-    cell: fn(f64) -> String,
-}
+/// A table of one metric: its scenario, which is also its parameter except for [`SYNCHRONIZE`], the metric, what it shows,
+/// and its cells.
+type Shown = (&'static str, &'static str, &'static str, fn(f64) -> String);
 
-const TABLES: [Shown; 7] = [
-    Shown {
-        scenario: MEASURED,
-        parameter: RECEIVERS,
-        metric: "latency_us_p50",
-        caption: "Measured here, by receivers: median latency of the system call",
-        cell: micros,
-    },
-    Shown {
-        scenario: RECEIVERS,
-        parameter: RECEIVERS,
-        metric: "latency_us_p50",
-        caption: "Median latency, by receivers",
-        cell: micros,
-    },
-    Shown {
-        scenario: INITIATORS,
-        parameter: INITIATORS,
-        metric: "latency_us_p50",
-        caption: "Median latency, by concurrent initiators; all other CPUs receive",
-        cell: micros,
-    },
-    Shown {
-        scenario: INITIATORS,
-        parameter: INITIATORS,
-        metric: "ops_per_s",
-        caption: "Operations a second, sustained, by concurrent initiators",
-        cell: rate,
-    },
-    Shown {
-        scenario: SYNCHRONIZE,
-        parameter: HERTZ,
-        metric: "reached_hertz",
-        caption: "Grace periods a second that were reached, by the frequency asked for (0: as often as possible)",
-        cell: rate,
-    },
-    Shown {
-        scenario: SYNCHRONIZE,
-        parameter: HERTZ,
-        metric: "reader_throughput_percent",
-        caption: "Throughput of readers, as a share of that without grace periods",
-        cell: percent,
-    },
-    Shown {
-        scenario: SYNCHRONIZE,
-        parameter: HERTZ,
-        metric: "reader_loss_beside_flat_percent",
-        caption: "Throughput that readers lose, compared with flat at the frequency reached",
-        cell: percent,
-    },
+const TABLES: [Shown; 6] = [
+    (RECEIVERS, "latency_us_p50", "Median latency, by receivers", micros),
+    (
+        INITIATORS,
+        "latency_us_p50",
+        "Median latency, by concurrent initiators; all other CPUs receive",
+        micros,
+    ),
+    (INITIATORS, "ops_per_s", "Operations a second, sustained, by concurrent initiators", rate),
+    (
+        SYNCHRONIZE,
+        "reached_hertz",
+        "Grace periods a second that were reached, by the frequency asked for (0: as often as possible)",
+        rate,
+    ),
+    (
+        SYNCHRONIZE,
+        "reader_throughput_percent",
+        "Throughput of readers, as a share of that without grace periods",
+        percent,
+    ),
+    (
+        SYNCHRONIZE,
+        "reader_loss_beside_flat_percent",
+        "Throughput that readers lose, compared with flat at the frequency reached",
+        percent,
+    ),
 ];
 
 /// Prints the inputs, the comparison with published figures, the results, and the conclusions.
-pub(super) fn all(
-    machine: &Machine,
-    inputs: &[inputs::Line],
-    published: &[Beside],
-    rows: &[Row],
-    analysis: Option<&Analysis>,
-) {
+pub(super) fn all(machine: &Machine, published: &[Beside], rows: &[Row], analysis: Option<&Analysis>) {
     let hybrid = machine
         .multicast
         .hybrid_threshold
         .map_or_else(String::new, |threshold| format!("; hybrid: flat up to {threshold} receivers"));
     say(format!("Simulated: {}, {} CPUs", machine.name, machine.cpus()));
     say(format!("split: {} %{hybrid}", machine.multicast.split_percent));
-    grid(page::INPUTS_ARE, &page::inputs(inputs));
+    grid(rows, INPUTS);
     if let Some(judgement) = published::judgement(published) {
-        grid(page::PUBLISHED_ARE, &page::published(published));
+        grid(rows, PUBLISHED);
         say(judgement);
     }
-    for shown in &TABLES {
-        one(shown, rows);
-    }
+    TABLES.iter().for_each(|shown| one(shown, rows));
     say("");
     for contender in contender::CONTENDERS {
-        if rows.iter().any(|row| row.contender == contender.name) {
+        let is_of_it = |row: &Row| {
+            row.contender == contender.name && TABLES.iter().any(|(scenario, ..)| *scenario == row.scenario)
+        };
+        if rows.iter().any(is_of_it) {
             say(format!("{}: {}", contender.name, contender.about));
         }
     }
     if let Some(analysis) = analysis {
-        grid(page::CONCLUSIONS_ARE, &page::conclusions(analysis));
+        let rows = analysis.rows(9);
+        grid(&rows, CONCLUSIONS);
+        grid(&rows, THRESHOLDS);
         let (least, most) = analysis.crossovers();
-        grid(
-            "A hybrid's threshold: what it loses to the better order, at the worst number of receivers",
-            &page::thresholds(analysis),
-        );
         say(format!("Flat and tree take equally long at {least} to {most} receivers."));
     }
 }
 
-/// Prints cells; the first line is the header.
-fn grid(caption: &str, cells: &[Vec<String>]) {
-    let Some((header, lines)) = cells.split_first() else { return };
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    table::of_lines(caption, &header, header.len(), lines.iter().cloned());
+/// Prints the table of a scenario.
+fn grid(rows: &[Row], scenario: &str) {
+    if let Some(Table { caption, header, lines }) = page::table(rows, scenario) {
+        table::of_lines(caption, header, header.len(), lines);
+    }
 }
 
-fn one(shown: &Shown, rows: &[Row]) {
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.scenario == shown.scenario).collect();
-    let at = |row: &Row| row.params.get(shown.parameter).and_then(serde_json::Value::as_f64);
+fn one(&(scenario, metric, caption, show): &Shown, rows: &[Row]) {
+    let parameter = if scenario == SYNCHRONIZE { HERTZ } else { scenario };
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.scenario == scenario).collect();
+    let at = |row: &Row| row.params.get(parameter).and_then(serde_json::Value::as_f64);
     let mut points: Vec<f64> = rows.iter().filter_map(|row| at(row)).collect();
     points.sort_by(f64::total_cmp);
     points.dedup();
@@ -132,16 +97,16 @@ fn one(shown: &Shown, rows: &[Row]) {
     }
     let mut names: Vec<&str> = rows.iter().map(|row| row.contender.as_str()).collect();
     names.dedup();
-    let header: Vec<&str> = std::iter::once(shown.parameter).chain(names.iter().copied()).collect();
+    let header: Vec<&str> = std::iter::once(parameter).chain(names.iter().copied()).collect();
     let mut table = table::of_figures(&header, 0);
     for point in points {
         let cell = |name: &&str| {
             let row = rows.iter().find(|row| row.contender == **name && at(row) == Some(point));
-            row.and_then(|row| row.metric(shown.metric)).map(shown.cell).unwrap_or_default()
+            row.and_then(|row| row.metric(metric)).map(show).unwrap_or_default()
         };
         table.add_row(std::iter::once(point.to_string()).chain(names.iter().map(cell)).collect::<Vec<_>>());
     }
-    heading(shown.caption);
+    heading(caption);
     say(table::text(&table));
 }
 

@@ -1,7 +1,7 @@
 //! The initiator's side: one operation after the other.
 
 use super::contender::Contender;
-use super::operation::{Message, Sending, Way};
+use super::operation::{Message, Operation, Sending, Way};
 use super::world::{Step, World};
 
 /// When an initiator begins an operation.
@@ -49,21 +49,18 @@ enum Stage {
     WaitsForMutex,
     Owns,
     Scanned,
-    /// The kernel's way: the queue of the receiver with this number is next.
+    /// The kernel's way: the queue of the receiver with this number is next, and the one before it has its message.
     Queue(usize, Vec<usize>),
-    Queued(usize, Vec<usize>),
-    /// Then the commands: the clusters that are still to be interrupted, the next one last.
-    Command(Vec<Vec<usize>>),
-    Commanded(Vec<Vec<usize>>),
+    /// Then the commands: the cluster whose command is written, and those that are still to be interrupted, the next one
+    /// last.
+    Command(Vec<usize>, Vec<Vec<usize>>),
     /// Then the wait for the flag of the receiver with this number.
     Await(usize),
-    ReadFlag(usize),
     /// Along a tree: the initiator sends.
     Sends(Sending),
     Counted,
     AwaitTree,
     Over,
-    Looked,
 }
 
 impl Task {
@@ -161,14 +158,40 @@ impl World<'_> {
                     };
                     return self.advance(cpu, task);
                 }
-                stage @ (Stage::Queue(..) | Stage::Queued(..) | Stage::Command(_) | Stage::Commanded(_)) => {
-                    if let Some(step) = self.call_all(cpu, task, stage) {
-                        return step;
+                Stage::Queue(node, mut needed) => {
+                    let Operation { way, receivers, .. } = &self.operations[cpu];
+                    let Way::Kernel { cluster, every } = *way else { return Step::Ends };
+                    let next = receivers.get(node).copied();
+                    let last = node.checked_sub(1).map(|node| (node, receivers[node]));
+                    if let Some((node, receiver)) = last
+                        && (self.push(receiver, Message { initiator: cpu, node }) || every)
+                    {
+                        needed.push(receiver);
                     }
+                    let Some(receiver) = next else {
+                        task.stage = Stage::Command(Vec::new(), self.clusters(&needed, cluster));
+                        continue;
+                    };
+                    task.stage = Stage::Queue(node + 1, needed);
+                    let push = self.distance(cpu, receiver).of(times.push);
+                    return Step::Takes(self.cost(cpu, push));
+                }
+                Stage::Command(written, mut clusters) => {
+                    if !written.is_empty() {
+                        self.interrupt(cpu, written);
+                    }
+                    let Some(next) = clusters.pop() else {
+                        task.stage = Stage::Await(0);
+                        continue;
+                    };
+                    let further = (next.len() - 1) as f64;
+                    task.stage = Stage::Command(next, clusters);
+                    let command = times.interrupt_send + times.interrupt_each * further;
+                    return Step::Takes(self.cost(cpu, command));
                 }
                 Stage::Await(node) if node == own.node => task.stage = Stage::Over,
                 Stage::Await(node) if self.operations[cpu].nodes[node].done => {
-                    task.stage = Stage::ReadFlag(node + 1);
+                    task.stage = Stage::Await(node + 1);
                     let read = self.distance(cpu, self.operations[cpu].receivers[node]).of(times.read);
                     return Step::Takes(self.cost(cpu, read));
                 }
@@ -176,7 +199,6 @@ impl World<'_> {
                     task.stage = Stage::Await(node);
                     return Step::Waits;
                 }
-                Stage::ReadFlag(next) => task.stage = Stage::Await(next),
                 Stage::Sends(mut sending) => match self.send(cpu, own, &mut sending) {
                     Step::Ends if task.contender.shared_counter => task.stage = Stage::AwaitTree,
                     Step::Ends => {
@@ -210,7 +232,6 @@ impl World<'_> {
                     task.latencies.push(self.now - task.operation_began);
                     task.ends.push(self.now);
                     if let Pace::GracePeriods { .. } = task.pace {
-                        task.stage = Stage::Looked;
                         let look: f64 = self.operations[cpu]
                             .receivers
                             .iter()
@@ -219,7 +240,6 @@ impl World<'_> {
                         return Step::Takes(self.cost(cpu, look));
                     }
                 }
-                Stage::Looked => {}
             }
         }
     }
@@ -251,56 +271,6 @@ impl World<'_> {
             }
         }
         None
-    }
-
-    /// The kernel's way up to the wait; `None` when a stage took no time.
-    fn call_all(&mut self, cpu: usize, task: &mut Task, stage: Stage) -> Option<Step> {
-        let times = self.machine.nanoseconds;
-        let receivers = self.operations[cpu].receivers.len();
-        match stage {
-            Stage::Queue(node, needed) if node < receivers => {
-                let receiver = self.operations[cpu].receivers[node];
-                task.stage = Stage::Queued(node, needed);
-                let push = self.distance(cpu, receiver).of(times.push);
-                Some(Step::Takes(self.cost(cpu, push)))
-            }
-            Stage::Queue(_, needed) => {
-                let size = match self.operations[cpu].way {
-                    Way::Kernel { cluster, .. } => cluster,
-                    Way::Tree { .. } => 1,
-                };
-                task.stage = Stage::Command(self.clusters(&needed, size));
-                None
-            }
-            Stage::Queued(node, mut needed) => {
-                let receiver = self.operations[cpu].receivers[node];
-                let every = matches!(self.operations[cpu].way, Way::Kernel { every: true, .. });
-                if self.push(receiver, Message { initiator: cpu, node }) || every {
-                    needed.push(receiver);
-                }
-                task.stage = Stage::Queue(node + 1, needed);
-                None
-            }
-            Stage::Command(clusters) if clusters.is_empty() => {
-                task.stage = Stage::Await(0);
-                None
-            }
-            Stage::Command(clusters) => {
-                let further = clusters.last().map_or(0, |cluster| cluster.len() - 1) as f64;
-                task.stage = Stage::Commanded(clusters);
-                Some(Step::Takes(self.cost(cpu, times.interrupt_send + times.interrupt_each * further)))
-            }
-            Stage::Commanded(mut clusters) => {
-                let cluster = clusters.pop().unwrap_or_default();
-                self.interrupt(cpu, cluster);
-                task.stage = Stage::Command(clusters);
-                None
-            }
-            other => {
-                task.stage = other;
-                None
-            }
-        }
     }
 
     /// The CPUs by cluster, the first cluster last.

@@ -12,10 +12,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::random::Random;
 
-use super::handler::Handler;
-use super::machine::Machine;
-use super::operation::{Message, Operation};
-use super::places::{Distance, Places};
+use super::machine::{Distance, Machine, Places};
+use super::operation::{Handler, Message, Operation};
 use super::task::{Measured, Task};
 
 /// Events between two checks for Ctrl-C.

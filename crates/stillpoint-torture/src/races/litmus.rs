@@ -3,24 +3,22 @@
 //! The reader announces itself and loads at once. The writer unlinks, scans and frees at once. If a fence is missing
 //! on either side, the announcement may still be in the reader's store buffer when the scan looks for it, although
 //! the load came before the unlink. That window is open for some ten nanoseconds, and hardly ever met by chance. So
-//! the reader first fills its store buffer (`stores`), which keeps the window open for one or two hundred nanoseconds.
+//! the reader first fills its store buffer ([`Stores`]), which keeps the window open for one or two hundred nanoseconds.
 //! The writer unlinks at random moments of the reader's round. The reader then looks at its object long enough for a
 //! writer that has missed the reader to destroy it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired};
 
-use super::Runs;
-use crate::actor::{join, rest, run_on};
+use crate::actor::run_on;
 use crate::arena::{Context, Handle, Maker};
-use crate::hold::{Hold, Kind};
-use crate::looks::Looks;
-use crate::stores::Stores;
+use crate::awaiting::Stores;
+use crate::counts::{Hold, Kind, Looks, Runs};
+use crate::races::{Body, Ring};
+use crate::world::plain;
 
 /// Few cells, in one cache line, so that the reader mostly loads the object that the writer is about to unlink.
 const CELLS: usize = 2;
@@ -35,7 +33,7 @@ const MOST_STORES: usize = 60;
 
 /// A race of one reader against one writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Litmus {
+pub(crate) struct Litmus {
     pub(super) mode: Mode,
     pub(super) announce: Announce,
     pub(super) free: Free,
@@ -43,7 +41,7 @@ pub(super) struct Litmus {
 
 /// How the reader announces itself, in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Announce {
+pub(crate) enum Announce {
     Pin,
     BoundPin,
     Protect,
@@ -57,103 +55,72 @@ pub(super) enum Announce {
 
 /// How the writer frees an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Free {
+pub(crate) enum Free {
     Try,
     Poll,
 }
 
 impl Announce {
     pub(super) fn text(self) -> &'static str {
-        match self {
-            Announce::Pin => "pin",
-            Announce::BoundPin => "bound pin",
-            Announce::Protect => "protect",
-            Announce::BoundProtect => "bound protect",
-            Announce::Online => "online",
-            Announce::BoundOnline => "bound online",
-            Announce::BackByPin => "offline, pin",
-            Announce::BackByProtect => "offline, protect",
-            Announce::Register => "register",
-        }
+        const TEXTS: &str =
+            "pin|bound pin|protect|bound protect|online|bound online|offline, pin|offline, protect|register";
+        TEXTS.split('|').nth(self as usize).unwrap_or_default()
     }
 }
 
 impl Free {
     pub(super) fn text(self) -> &'static str {
-        match self {
-            Free::Try => "try_free",
-            Free::Poll => "poll",
-        }
+        ["try_free", "poll"][self as usize]
     }
 }
 
 impl Litmus {
-    pub(super) fn run(
-        &self,
-        context: &'static Context,
-        cpus: &[usize],
-        duration: Duration,
-        rng: &mut Rng,
-    ) -> Result<Runs, String> {
-        let domain = Domain::builder().fence(self.mode).build().map_err(|error| error.to_string())?;
+    pub(super) fn run(&self, ring: Ring<'_>, rng: &mut Rng) -> Result<Runs, String> {
+        let (context, domain) = (ring.context, plain(self.mode)?);
         let mut first = Maker::new(context, MOST_WRITERS);
         let cells = RcuArray::new_in(&domain, CELLS, |_| first.make());
-        let opponents = Opponents { litmus: *self, context, domain, cells, stop: AtomicBool::new(false) };
+        let opponents = Opponents { litmus: *self, ring, domain, cells };
+        let opponents = &opponents;
         // With two CPUs, the reader has one and the writer the other. A second writer needs a third CPU.
-        let (own, others) = cpus.split_first().ok_or("no CPU is allowed")?;
-        let others = if others.is_empty() { cpus } else { others };
-        Ok(thread::scope(|scope| {
-            let reader = scope.spawn({
-                let (opponents, rng) = (&opponents, rng.fork());
-                move || opponents.read(*own, rng)
-            });
-            let writers: Vec<_> = others
-                .iter()
-                .take(MOST_WRITERS)
-                .enumerate()
-                .map(|(number, &cpu)| {
-                    let (opponents, rng) = (&opponents, rng.fork());
-                    scope.spawn(move || opponents.write(cpu, Maker::new(context, number), rng))
-                })
-                .collect();
-            rest(context, duration);
-            // Relaxed: a flag; the threads are joined.
-            opponents.stop.store(true, Ordering::Relaxed);
-            let over = writers.into_iter().map(|writer| join(context, writer)).sum();
-            Runs { tries: join(context, reader), over }
-        }))
+        let (own, others) = opponents.ring.sides()?;
+        let reads = rng.fork();
+        let mut bodies: Vec<Body<'_>> =
+            vec![Box::new(move || Runs { tries: opponents.read(own, reads), ..Runs::default() })];
+        for (number, &cpu) in others.iter().take(MOST_WRITERS).enumerate() {
+            let (maker, writes) = (Maker::new(context, number), rng.fork());
+            bodies.push(Box::new(move || Runs {
+                over: opponents.write(cpu, maker, writes),
+                ..Runs::default()
+            }));
+        }
+        Ok(opponents.ring.run(bodies))
     }
 }
 
-struct Opponents {
+struct Opponents<'r> {
     litmus: Litmus,
-    context: &'static Context,
+    ring: Ring<'r>,
     domain: Domain,
     cells: RcuArray<Handle>,
-    stop: AtomicBool,
 }
 
-impl Opponents {
-    fn is_stopped(&self) -> bool {
-        // Relaxed: a flag; the threads are joined.
-        self.stop.load(Ordering::Relaxed)
-    }
-
+impl Opponents<'_> {
     /// Returns the number of tries.
     fn read(&self, cpu: usize, mut rng: Rng) -> u64 {
         // If it is refused, the threads meet less often. The counts show if that is too rarely.
         let _ = run_on(&[cpu]);
         let Self { domain, cells, .. } = self;
         let stores = Stores::new();
+        let is_back = matches!(self.litmus.announce, Announce::BackByPin | Announce::BackByProtect);
         match self.litmus.announce {
-            Announce::Pin => {
+            Announce::Pin | Announce::BackByPin => {
                 let reader = domain.reader();
                 self.repeat(&mut rng, Kind::Guard, |watch, fill, cell| {
-                    stores.fill(fill);
-                    let guard = reader.pin();
-                    if let Some(object) = cells.load(cell, &guard) {
-                        watch.look(object);
+                    if is_back {
+                        reader.offline();
                     }
+                    stores.fill(fill);
+                    watch.look(cells.load(cell, &reader.pin()));
                 })
             }
             Announce::BoundPin => {
@@ -161,19 +128,17 @@ impl Opponents {
                 let mut bound = cells.bind(&mut reader);
                 self.repeat(&mut rng, Kind::Guard, |watch, fill, cell| {
                     stores.fill(fill);
-                    let guard = bound.pin();
-                    if let Some(object) = guard.load(cell) {
-                        watch.look(object);
-                    }
+                    watch.look(bound.pin().load(cell));
                 })
             }
-            Announce::Protect => {
+            Announce::Protect | Announce::BackByProtect => {
                 let reader = domain.reader();
                 self.repeat(&mut rng, Kind::Protected, |watch, fill, cell| {
-                    stores.fill(fill);
-                    if let Some(object) = cells.protect(cell, &reader) {
-                        watch.look(&object);
+                    if is_back {
+                        reader.offline();
                     }
+                    stores.fill(fill);
+                    watch.look(cells.protect(cell, &reader).as_deref());
                 })
             }
             Announce::BoundProtect => {
@@ -181,18 +146,14 @@ impl Opponents {
                 let mut bound = cells.bind(&mut reader);
                 self.repeat(&mut rng, Kind::Protected, |watch, fill, cell| {
                     stores.fill(fill);
-                    if let Some(object) = bound.protect(cell) {
-                        watch.look(&object);
-                    }
+                    watch.look(bound.protect(cell).as_deref());
                 })
             }
             Announce::Online => {
                 let mut reader = domain.qsbr_reader();
                 self.repeat(&mut rng, Kind::Qsbr, |watch, fill, cell| {
                     reader.offline(|| stores.fill(fill));
-                    if let Some(object) = cells.load(cell, &reader) {
-                        watch.look(object);
-                    }
+                    watch.look(cells.load(cell, &reader));
                 })
             }
             Announce::BoundOnline => {
@@ -200,37 +161,11 @@ impl Opponents {
                 let mut bound = cells.bind_qsbr(&mut reader);
                 self.repeat(&mut rng, Kind::Qsbr, |watch, fill, cell| {
                     bound.offline(|| stores.fill(fill));
-                    if let Some(object) = bound.load(cell) {
-                        watch.look(object);
-                    }
-                })
-            }
-            Announce::BackByPin => {
-                let reader = domain.reader();
-                self.repeat(&mut rng, Kind::Guard, |watch, fill, cell| {
-                    reader.offline();
-                    stores.fill(fill);
-                    let guard = reader.pin();
-                    if let Some(object) = cells.load(cell, &guard) {
-                        watch.look(object);
-                    }
-                })
-            }
-            Announce::BackByProtect => {
-                let reader = domain.reader();
-                self.repeat(&mut rng, Kind::Protected, |watch, fill, cell| {
-                    reader.offline();
-                    stores.fill(fill);
-                    if let Some(object) = cells.protect(cell, &reader) {
-                        watch.look(&object);
-                    }
+                    watch.look(bound.load(cell));
                 })
             }
             Announce::Register => self.repeat(&mut rng, Kind::Qsbr, |watch, _, cell| {
-                let reader = domain.qsbr_reader();
-                if let Some(object) = cells.load(cell, &reader) {
-                    watch.look(object);
-                }
+                watch.look(cells.load(cell, &domain.qsbr_reader()));
             }),
         }
     }
@@ -245,12 +180,12 @@ impl Opponents {
         let mut seen = Looks::default();
         let mut tries = 0;
         let hold = Hold { kind, mode: self.litmus.mode };
-        while !self.is_stopped() {
+        while !self.ring.is_stopped() {
             // A poll frees an object only after a heavy fence, which the reader has to outlast.
             let patient = self.litmus.free == Free::Poll && rng.bool();
             let magnitude = if patient { rng.u32(12..15) } else { rng.u32(0..12) };
             let looks = rng.u32(0..1 << magnitude);
-            let mut watch = Watch { context: self.context, hold, seen: &mut seen, looks };
+            let mut watch = Watch { context: self.ring.context, hold, seen: &mut seen, looks };
             let fill = if rng.u32(0..4) == 0 { 0 } else { rng.usize(0..MOST_STORES) };
             for number in 0..BATCH {
                 attempt(&mut watch, fill, number as usize % CELLS);
@@ -266,7 +201,7 @@ impl Opponents {
         let _ = run_on(&[cpu]);
         let mut frees = 0;
         let mut reclaimer = self.domain.reclaimer_builder().batch(1).fence_interval(Duration::ZERO).build();
-        while !self.is_stopped() {
+        while !self.ring.is_stopped() {
             let longest = 1 << rng.u32(0..=LONGEST_SPIN);
             for number in 0..BATCH {
                 // A varying delay, to meet any moment of the reader's round: otherwise the two would run in step.
@@ -313,14 +248,7 @@ struct Watch<'r> {
 
 impl Watch<'_> {
     #[inline]
-    fn look(&mut self, object: &Handle) {
-        let Self { context, hold, looks, ref mut seen } = *self;
-        if let Some(identity) = context.meet(object, hold, seen) {
-            for _ in 0..looks {
-                if !context.meet_again(object, identity, hold, seen) {
-                    break;
-                }
-            }
-        }
+    fn look(&mut self, object: Option<&Handle>) {
+        self.context.watch(object, self.hold, self.seen, self.looks);
     }
 }

@@ -1,133 +1,38 @@
-//! The list of races in tables, and their counts. [`bout`](super::bout) has the two threads.
+//! One race in a table: a reader looks the same keys up over and over, and a writer changes them, or makes the table grow.
+//!
+//! From time to time, one of the two parks the other in a signal handler, at any instruction, and continues. So it meets windows
+//! of a few instructions, and can stay in them for as long as it needs.
 
-use std::ops::Add;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
-use stillpoint_harness::output::say;
+use stillpoint::table::Table;
 
-use super::bout::{Against, Bout, Slot};
-use super::content::{Content, Key, builder};
-use crate::actor::{is_over, join};
-use crate::arena::Maker;
-use crate::counts::least;
-use crate::hold::{Hold, Kind};
-use crate::part::{Part, Stage};
-use crate::roll::Roll;
-use crate::stores::Stores;
+use crate::actor::{Shared, is_over, join, run_on};
+use crate::arena::{Context, Maker};
+use crate::awaiting::Stores;
+use crate::counts::{Hold, Kind, Looks, Runs};
+use crate::table::world::{Content, Entries, Key, fill};
+use crate::trouble::Parked;
+use crate::world::plain;
 
 /// The number of keys that the reader looks up: few, so that the threads meet in one bucket, or many.
 const FEW: u64 = 2;
 const MANY: u64 = 64;
-/// The least number of tries per second of a race: less proves nothing.
-const LEAST: f64 = 300.0;
-
 /// One race.
 #[derive(Debug, Clone, Copy)]
-struct Race {
-    against: Against,
-    kind: Kind,
-    mode: Mode,
+pub(crate) struct TableRace {
+    pub(crate) against: Against,
+    pub(crate) kind: Kind,
+    pub(crate) mode: Mode,
 }
 
-const ALL: &[Race] = &[
-    race(Kind::Protected, Against::Replace, Mode::Symmetric),
-    race(Kind::Protected, Against::Growth, Mode::Symmetric),
-    race(Kind::Guard, Against::Growth, Mode::Asymmetric),
-    race(Kind::Protected, Against::Replace, Mode::Asymmetric),
-    race(Kind::Qsbr, Against::Growth, Mode::Symmetric),
-    race(Kind::Protected, Against::Growth, Mode::Asymmetric),
-];
-
-const fn race(kind: Kind, against: Against, mode: Mode) -> Race {
-    Race { against, kind, mode }
-}
-
-/// The counts of a race.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Runs {
-    pub(super) lookups: u64,
-    pub(super) changes: u64,
-    pub(super) parkings: u64,
-}
-
-impl Add for Runs {
-    type Output = Self;
-
-    fn add(self, more: Self) -> Self {
-        Self {
-            lookups: self.lookups + more.lookups,
-            changes: self.changes + more.changes,
-            parkings: self.parkings + more.parkings,
-        }
-    }
-}
-
-/// All races, which run one after the other, and their counts.
-pub(crate) struct TableRaces {
-    races: Vec<(Race, Runs)>,
-    /// The time of each race.
-    time: Duration,
-    /// For the reader. Shared by the tables, because it takes long to make.
-    stores: Stores,
-}
-
-impl TableRaces {
-    /// The races that these fence modes allow.
-    pub(crate) fn new(modes: &[Mode]) -> Self {
-        let races = ALL.iter().filter(|race| modes.contains(&race.mode));
-        let races = races.map(|&race| (race, Runs::default())).collect();
-        Self { races, time: Duration::ZERO, stores: Stores::new() }
-    }
-}
-
-impl Part for TableRaces {
-    fn share(&self) -> u32 {
-        15
-    }
-
-    fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String> {
-        let time = time.div_f64(self.races.len() as f64);
-        for (race, runs) in &mut self.races {
-            if is_over(stage.context) {
-                break;
-            }
-            stage.enter(&race.title(), time);
-            let begun = Instant::now();
-            // A table for each growth, or for some milliseconds.
-            while begun.elapsed() < time && !is_over(stage.context) {
-                *runs = *runs + race.run(stage, begun + time, &mut self.stores, rng)?;
-            }
-            stage.context.audit();
-        }
-        self.time += time;
-        Ok(())
-    }
-
-    fn missing(&self) -> Vec<String> {
-        let least = least(LEAST, self.time);
-        let few = self
-            .races
-            .iter()
-            .filter(|(_, runs)| runs.lookups.min(runs.changes) < least || runs.parkings == 0);
-        few.map(|(race, runs)| format!("races of {}: {runs:?}", race.title())).collect()
-    }
-
-    fn show(&self) {
-        say("Races in tables                                    lookups       changes   parked");
-        let have_run = self.races.iter().filter(|(_, runs)| runs.lookups + runs.changes != 0);
-        for (race, Runs { lookups, changes, parkings }) in have_run {
-            say(format!("  {:<42} {lookups:>13} {changes:>13} {parkings:>8}", race.title()));
-        }
-    }
-}
-
-impl Race {
-    fn title(&self) -> String {
+impl TableRace {
+    pub(crate) fn title(&self) -> String {
         let what = match self.against {
             Against::Replace => "replace",
             Against::Growth => "growth",
@@ -135,23 +40,36 @@ impl Race {
         format!("table: {} against {what} ({})", self.kind.text(), self.mode)
     }
 
-    /// Runs a race in one table.
-    fn run(
+    /// Runs a race in one table after the other: each has a growth, or some milliseconds.
+    pub(crate) fn run(
         &self,
-        stage: &Stage<'_>,
+        context: &'static Context,
+        cpus: &[usize],
+        time: Duration,
+        stores: &mut Stores,
+        rng: &mut Rng,
+    ) -> Result<Runs, String> {
+        let (end, mut runs) = (Instant::now() + time, Runs::default());
+        while Instant::now() < end && !is_over(context) {
+            runs = runs + self.in_one(context, cpus, end, stores, rng)?;
+        }
+        Ok(runs)
+    }
+
+    /// Runs a race in one table.
+    fn in_one(
+        &self,
+        context: &'static Context,
+        cpus: &[usize],
         end: Instant,
         stores: &mut Stores,
         rng: &mut Rng,
     ) -> Result<Runs, String> {
-        let Stage { context, cpus, .. } = *stage;
-        let domain = Domain::builder().fence(self.mode).build().map_err(|error| error.to_string())?;
-        let table = builder(&domain).build().map_err(|error| error.to_string())?;
+        let domain = plain(self.mode)?;
+        let table = Table::builder_in(&domain).build().map_err(|error| error.to_string())?;
         let mut maker = Maker::new(context, 0);
         let keys = if self.against == Against::Replace { FEW } else { MANY };
-        for key in 0..keys {
-            let content = Content::make(&mut maker, key, 0).ok_or("too many objects are alive")?;
-            table.insert(Key::new(key, context), content).map_err(|error| error.to_string())?;
-        }
+        fill(&table, keys, context, &mut maker)?;
         // Only one of the two parks the other: otherwise they would park each other for ever.
         let parked = if self.against == Against::Growth && rng.bool() { Slot::Writer } else { Slot::Reader };
         let bout = Bout {
@@ -162,8 +80,7 @@ impl Race {
             hold: Hold { kind: self.kind, mode: self.mode },
             against: self.against,
             parked,
-            roll: &Roll::new(2),
-            stop: &AtomicBool::new(false),
+            shared: &Shared::new(2, cpus),
         };
         let (own, others) = cpus.split_first().ok_or("no CPU is allowed")?;
         let other = *others.first().unwrap_or(own);
@@ -172,9 +89,192 @@ impl Race {
             let reader = scope.spawn(move || bout.read(*own, stores, readers));
             let writer = scope.spawn(move || bout.write(other, maker, end, writers));
             let writer = join(context, writer);
-            // Relaxed: a flag; the thread is joined.
-            bout.stop.store(true, Ordering::Relaxed);
+            bout.shared.stop();
             join(context, reader) + writer
         }))
+    }
+}
+
+/// The entries after which a table has grown twice, including changes of the reader's keys.
+const ENTRIES: u64 = 5000;
+/// In a growth, one of this many insertions changes one of the reader's keys.
+const CHANGES_IN: u32 = 4;
+/// Most stores before a lookup: about what a store buffer holds.
+const MOST_STORES: usize = 60;
+/// Lookups, or insertions, between two looks at the flag or the clock.
+const BATCH: u64 = 16;
+/// The lookups while the writer is parked: each key several times.
+const WHILE_PARKED: u32 = 300;
+/// The writer parks the reader once in this many insertions.
+const PARKED_IN: u32 = 1000;
+
+/// What the writer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Against {
+    Replace,
+    Growth,
+}
+
+/// One of the two threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Reader = 0,
+    Writer = 1,
+}
+
+/// Two threads and a table.
+#[derive(Clone, Copy)]
+struct Bout<'b> {
+    context: &'static Context,
+    domain: &'b Domain,
+    table: &'b Entries,
+    /// The reader looks up the keys below this number, which are always in the table.
+    keys: u64,
+    hold: Hold,
+    against: Against,
+    /// The thread that the other one parks from time to time.
+    parked: Slot,
+    shared: &'b Shared<'b>,
+}
+
+impl Bout<'_> {
+    /// The body of the reader. Returns its counts.
+    fn read(self, cpu: usize, stores: &mut Stores, mut rng: Rng) -> Runs {
+        // If it is refused, the threads meet less often. The counts show if that is too rarely.
+        let _ = run_on(&[cpu]);
+        let keys: Vec<Key> = (0..self.keys).map(|key| Key::new(key, self.context)).collect();
+        let mut seeing = Seeing { bout: self, looks: Looks::default(), versions: vec![0; keys.len()] };
+        let mut runs = Runs::default();
+        let mut reader = self.domain.reader();
+        let mut qsbr = (self.hold.kind == Kind::Qsbr).then(|| self.domain.qsbr_reader());
+        let mut lookup = self.table.reader(&mut reader);
+        let present = self.shared.roll.enter(Slot::Reader as usize);
+        let mut look_up = |key: &Key, again| match (&mut qsbr, self.hold.kind) {
+            (Some(qsbr), _) => {
+                seeing.see(key, again, self.table.within(qsbr).get(key));
+                qsbr.quiescent();
+            }
+            (None, Kind::Guard) => seeing.see(key, again, lookup.pin().get(key)),
+            (None, _) => seeing.see(key, again, lookup.get(key).as_deref()),
+        };
+        while !self.shared.is_stopped() {
+            // Many lookups meet a growth; slow lookups meet a missing fence.
+            let is_quick = self.against == Against::Growth && rng.u32(0..4) != 0;
+            let fill = if is_quick || rng.bool() { 0 } else { rng.usize(0..MOST_STORES) };
+            let magnitude = if is_quick { 0 } else { rng.u32(0..10) };
+            for _ in 0..BATCH {
+                stores.fill(fill);
+                look_up(&keys[rng.usize(0..keys.len())], rng.u32(0..1 << magnitude));
+            }
+            runs.tries += BATCH;
+            if self.parked == Slot::Writer
+                && rng.u32(0..16) == 0
+                && let Some(_parked) = self.park(Slot::Writer)
+            {
+                (0..WHILE_PARKED).for_each(|_| look_up(&keys[rng.usize(0..keys.len())], 0));
+                runs.parkings += 1;
+            }
+        }
+        drop(present);
+        runs
+    }
+
+    fn park(&self, slot: Slot) -> Option<Parked> {
+        self.shared.roll.thread_of(slot as usize).and_then(Parked::park)
+    }
+
+    /// The body of the writer, until the table has grown twice. Returns its counts.
+    fn write(self, cpu: usize, mut maker: Maker, end: Instant, mut rng: Rng) -> Runs {
+        // If it is refused: see `read`.
+        let _ = run_on(&[cpu]);
+        let present = self.shared.roll.enter(Slot::Writer as usize);
+        let mut runs = Runs::default();
+        let mut parked: Option<Parked> = None;
+        for number in 0..ENTRIES {
+            if number % BATCH == 0 && (is_over(self.context) || Instant::now() > end) {
+                break;
+            }
+            if self.parked == Slot::Reader {
+                let is_moment = match (&parked, self.against) {
+                    (_, Against::Replace) => rng.u32(0..PARKED_IN) == 0,
+                    // During a growth, and afterwards, until the table grows once more.
+                    (None, Against::Growth) => {
+                        number % BATCH == 0 && rng.u32(0..4) == 0 && self.table.stats().growing
+                    }
+                    (Some(_), Against::Growth) => false,
+                };
+                if is_moment {
+                    parked = if parked.is_none() { self.park(Slot::Reader) } else { None };
+                    runs.parkings += u64::from(parked.is_some());
+                }
+            }
+            if parked.is_some() && number % BATCH == 0 {
+                scribble(&mut rng);
+            }
+            runs.over += u64::from(self.change(&mut maker, number, &mut rng));
+        }
+        drop((parked, present));
+        runs
+    }
+
+    /// Changes one entry, or inserts one.
+    fn change(&self, maker: &mut Maker, number: u64, rng: &mut Rng) -> bool {
+        let is_change = self.against == Against::Replace || rng.u32(0..CHANGES_IN) == 0;
+        let key = if is_change { rng.u64(0..self.keys) } else { self.keys + number };
+        let Some(content) = Content::make(maker, key, number + 1) else { return false };
+        match self.table.insert(Key::new(key, self.context), content) {
+            Ok(None) if is_change => {
+                self.context.find(|| format!("a writer did not find key {key}, which was there"));
+            }
+            // The drop retires the old entry, and mostly frees it.
+            Ok(old) => drop(old),
+            Err(_) => self.context.find(|| "a table without a maximum was full".to_owned()),
+        }
+        if is_change && rng.bool() {
+            self.table.poll();
+        }
+        true
+    }
+}
+
+/// Allocates and overwrites memory that may just have been freed: an array of buckets, which then looks empty.
+fn scribble(rng: &mut Rng) {
+    let size = 1_usize << rng.u32(14..17);
+    drop(black_box(vec![0_u8; size]));
+}
+
+/// The checks of the reader.
+struct Seeing<'b> {
+    bout: Bout<'b>,
+    looks: Looks,
+    /// The last version of each key that the reader has seen.
+    versions: Vec<u64>,
+}
+
+impl Seeing<'_> {
+    /// Checks an entry that was found, and again `again` times.
+    #[inline]
+    fn see(&mut self, key: &Key, again: u32, found: Option<&Content>) {
+        let Bout { context, hold, table, .. } = self.bout;
+        let number = key.number().unwrap_or_default();
+        let Some(content) = found else {
+            context.find(|| {
+                format!("{hold} did not find key {number}, which is always there: {:?}", table.stats())
+            });
+            return;
+        };
+        let Some(identity) = content.meet(context, number, hold, &mut self.looks) else {
+            return;
+        };
+        let (before, now) = (&mut self.versions[number as usize], content.version);
+        if now < *before {
+            context.find(|| format!("{hold} found version {now} of key {number} after {before}"));
+        }
+        *before = now;
+        for _ in 0..again {
+            if !context.meet_again(&content.handle, identity, hold, &mut self.looks) {
+                break;
+            }
+        }
     }
 }

@@ -4,12 +4,10 @@ use std::thread;
 
 use stillpoint::rcu::Reader;
 
-use super::content::Content;
-use super::world::{Event, REPLACED, RESIDENT, World};
 use crate::actor::Actor;
 use crate::arena::Identity;
-use crate::counts::Counts;
-use crate::hold::{Hold, Kind};
+use crate::counts::{Count, Hold, Kind};
+use crate::table::world::{Content, REPLACED, RESIDENT, World};
 
 /// The keys of a burst.
 const BURST: usize = 8;
@@ -19,14 +17,13 @@ const REMEMBERED: usize = 16;
 /// One thread's reading side.
 pub(super) struct Reading<'w> {
     world: &'w World,
-    pub(super) counts: Counts<Event>,
     /// The last version of each replaced key that this thread has seen.
     seen: [u64; REPLACED as usize],
 }
 
 impl<'w> Reading<'w> {
     pub(super) fn new(world: &'w World) -> Self {
-        Self { world, counts: Counts::default(), seen: [0; REPLACED as usize] }
+        Self { world, seen: [0; REPLACED as usize] }
     }
 
     /// Registers as a reader of some kind and reads for a while.
@@ -45,7 +42,7 @@ impl<'w> Reading<'w> {
         let mut lookup = world.table.reader(&mut reader);
         for _ in 0..actor.rng.u32(1..=256) {
             let number = world.any(&mut actor.rng);
-            self.counts.add(Event::Gets);
+            actor.tally.count(Count::Gets);
             let found = lookup.get(&world.key(number));
             let Some(entry) = found else {
                 self.expect_absence(number, hold);
@@ -55,7 +52,7 @@ impl<'w> Reading<'w> {
                 if actor.once_in(4) {
                     actor.pause();
                 }
-                entry.meet_again(world.context, identity, hold, &mut actor.tally.looks);
+                world.context.meet_again(&entry.handle, identity, hold, &mut actor.tally.looks);
             }
         }
     }
@@ -74,10 +71,10 @@ impl<'w> Reading<'w> {
             let numbers: [u64; BURST] = std::array::from_fn(|_| world.any(&mut actor.rng));
             let keys = numbers.map(|number| world.key(number));
             let found = if actor.rng.bool() {
-                self.counts.add(Event::Bursts);
+                actor.tally.count(Count::GetMany);
                 guard.get_many(&keys)
             } else {
-                self.counts.add_many(Event::GuardGets, BURST as u64);
+                actor.tally.counts.add_many(Count::GuardGets, BURST as u64);
                 std::array::from_fn(|at| guard.get(&keys[at]))
             };
             self.hold(actor, numbers.into_iter().zip(found), hold);
@@ -96,7 +93,7 @@ impl<'w> Reading<'w> {
         let view = world.table.within(&guard);
         for (key, content) in &view {
             let Some(number) = key.number() else {
-                world.context.findings.add(|| "an iteration found a key that had been freed".to_owned());
+                world.context.find(|| "an iteration found a key that had been freed".to_owned());
                 break;
             };
             let Some(identity) = self.meet(actor, content, number, hold) else { break };
@@ -113,15 +110,15 @@ impl<'w> Reading<'w> {
             }
         }
         for (content, identity) in remembered {
-            content.meet_again(world.context, identity, hold, &mut actor.tally.looks);
+            world.context.meet_again(&content.handle, identity, hold, &mut actor.tally.looks);
         }
         if let Some(number) = times.iter().position(|&times| times != 1) {
             let times = times[number];
-            world.context.findings.add(|| {
+            world.context.find(|| {
                 format!("an iteration found key {number}, which was there all the time, {times} times")
             });
         }
-        self.counts.add(Event::Iterations);
+        actor.tally.count(Count::Iterations);
         actor.end(&world.sections, since);
         drop(guard);
     }
@@ -135,7 +132,7 @@ impl<'w> Reading<'w> {
             let numbers: [u64; BURST] = std::array::from_fn(|_| world.any(&mut actor.rng));
             let view = world.table.within(&reader);
             let found = numbers.map(|number| (number, view.get(&world.key(number))));
-            self.counts.add_many(Event::QsbrGets, BURST as u64);
+            actor.tally.counts.add_many(Count::QsbrGets, BURST as u64);
             self.hold(actor, found.into_iter(), hold);
             actor.end(&world.sections, since);
             reader.quiescent();
@@ -160,7 +157,7 @@ impl<'w> Reading<'w> {
         }
         actor.pause();
         for (content, identity) in held.into_iter().flatten() {
-            content.meet_again(self.world.context, identity, hold, &mut actor.tally.looks);
+            self.world.context.meet_again(&content.handle, identity, hold, &mut actor.tally.looks);
         }
     }
 
@@ -177,9 +174,7 @@ impl<'w> Reading<'w> {
         if let Some(seen) = replaced {
             let (before, now) = (*seen, content.version);
             if now < before {
-                context
-                    .findings
-                    .add(|| format!("{hold} found version {now} of key {number} after version {before}"));
+                context.find(|| format!("{hold} found version {now} of key {number} after version {before}"));
             }
             *seen = now;
         }

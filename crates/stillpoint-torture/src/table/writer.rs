@@ -2,12 +2,10 @@
 
 use stillpoint::table::{Full, Removed};
 
-use super::content::{Content, Key};
-use super::world::{Event, OWNED, World};
 use crate::actor::Actor;
-use crate::counts::Counts;
-use crate::hold::Kind;
-use crate::pipe::Pipe;
+use crate::counts::{Count, Kind};
+use crate::table::world::{Content, Key, OWNED, World};
+use crate::writer::Pipe;
 
 /// The most removed entries that a writer keeps for a while.
 const MOST_KEPT: usize = 32;
@@ -18,7 +16,6 @@ type Gone<'w> = Removed<'w, Key, Content>;
 pub(super) struct Writing<'w> {
     world: &'w World,
     writer: u64,
-    pub(super) counts: Counts<Event>,
     /// The version of each of its owned keys that is in the table.
     own: Vec<Option<u64>>,
     next_version: u64,
@@ -32,7 +29,6 @@ impl<'w> Writing<'w> {
         Self {
             world,
             writer,
-            counts: Counts::default(),
             own: vec![None; OWNED as usize],
             next_version: 1,
             kept: Vec::new(),
@@ -64,7 +60,7 @@ impl<'w> Writing<'w> {
     }
 
     fn find(&self, what: impl FnOnce() -> String) {
-        self.world.context.findings.add(what);
+        self.world.context.find(what);
     }
 
     fn version(&mut self) -> u64 {
@@ -77,19 +73,25 @@ impl<'w> Writing<'w> {
         let content = Content::make(&mut actor.maker, key, version)?;
         match self.world.table.insert(self.world.key(key), content) {
             Ok(old) => {
-                self.counts.add(if old.is_some() { Event::Replaced } else { Event::Inserted });
+                actor.tally.count(if old.is_some() { Count::Replaced } else { Count::Inserted });
                 Some(old)
             }
             Err(full) => {
-                self.expect_own(full, key, version);
+                self.expect_own(actor, full, key, version);
                 None
             }
         }
     }
 
     /// Checks that a full table hands back the entry that it was given.
-    fn expect_own(&mut self, Full(back, content): Full<Key, Content>, key: u64, version: u64) {
-        self.counts.add(Event::Full);
+    fn expect_own(
+        &self,
+        actor: &mut Actor<'_>,
+        Full(back, content): Full<Key, Content>,
+        key: u64,
+        version: u64,
+    ) {
+        actor.tally.count(Count::Refunded);
         if !self.world.is_limited {
             self.find(|| "a table without a maximum was full".to_owned());
         }
@@ -100,7 +102,7 @@ impl<'w> Writing<'w> {
 
     /// Notes that an entry was just unlinked.
     fn unlinked(&mut self, actor: &mut Actor<'_>, old: &Gone<'_>) {
-        let Some(identity) = old.identity() else {
+        let Some(identity) = old.handle.identity() else {
             return self.find(|| "an entry was destroyed before it was retired".to_owned());
         };
         self.world.context.unlink(identity);
@@ -140,7 +142,7 @@ impl<'w> Writing<'w> {
         let known = self.own[index as usize].take();
         self.expect(key, known, old.as_ref().map(|old| old.version));
         if let Some(old) = old {
-            self.counts.add(Event::Removed);
+            actor.tally.count(Count::Removed);
             self.dispose(actor, old);
         }
     }
@@ -153,7 +155,7 @@ impl<'w> Writing<'w> {
             let key = self.world.owned(self.writer, index);
             let found = lookup.get(&self.world.key(key)).map(|entry| entry.version);
             self.expect(key, self.own[index as usize], found);
-            self.counts.add(Event::Known);
+            actor.tally.count(Count::Known);
         }
     }
 
@@ -179,11 +181,11 @@ impl<'w> Writing<'w> {
         });
         match answer {
             Ok(Some(old)) => {
-                self.counts.add(Event::Updated);
+                actor.tally.count(Count::Updated);
                 self.unlinked(actor, &old);
             }
             Ok(None) => self.world.miss(key, self.world.hold(Kind::Protected)),
-            Err(full) => self.expect_own(full, key, version),
+            Err(full) => self.expect_own(actor, full, key, version),
         }
     }
 
@@ -197,7 +199,7 @@ impl<'w> Writing<'w> {
     fn remove_shared(&mut self, actor: &mut Actor<'_>) {
         let key = self.world.shared(&mut actor.rng);
         if let Some(old) = self.world.table.remove(&self.world.key(key)) {
-            self.counts.add(Event::Removed);
+            actor.tally.count(Count::Removed);
             self.dispose(actor, old);
         }
     }
@@ -210,13 +212,13 @@ impl<'w> Writing<'w> {
         let mut lookup = self.world.table.reader(&mut reader);
         match lookup.get_or_insert_with(self.world.key(key), || content) {
             Ok((entry, _)) => {
-                self.counts.add(Event::GotOrInserted);
+                actor.tally.count(Count::GotOrInserted);
                 let looks = &mut actor.tally.looks;
                 if let Some(identity) = entry.meet(context, key, hold, looks) {
-                    entry.meet_again(context, identity, hold, looks);
+                    context.meet_again(&entry.handle, identity, hold, looks);
                 }
             }
-            Err(full) => self.expect_own(full, key, version),
+            Err(full) => self.expect_own(actor, full, key, version),
         }
     }
 
@@ -225,7 +227,7 @@ impl<'w> Writing<'w> {
         let mut reader = self.world.domain.reader();
         let mut lookup = self.world.table.reader(&mut reader);
         let old = lookup.remove_if(&self.world.key(key), |_, content| content.version % 2 == 0);
-        self.counts.add(Event::RemovedIf);
+        actor.tally.count(Count::RemovedIf);
         if let Ok(Some(old)) = old {
             if old.version % 2 != 0 {
                 self.find(|| {
@@ -252,13 +254,13 @@ impl<'w> Writing<'w> {
         world.table.within(&guard).retain(|key, content| {
             let Some(index) = index(key).filter(|_| content.version % 2 == 0) else { return true };
             own[index as usize] = None;
-            gone.extend(content.identity());
+            gone.extend(content.handle.identity());
             false
         });
         actor.end(&world.sections, since);
         drop(guard);
-        self.counts.add(Event::Retained);
-        self.counts.add_many(Event::Removed, gone.len() as u64);
+        actor.tally.count(Count::Retained);
+        actor.tally.counts.add_many(Count::Removed, gone.len() as u64);
         let left = self.own.iter().flatten().filter(|&&version| version % 2 == 0).count();
         if left != 0 {
             self.find(|| format!("a sweep left {left} entries that only its caller changes"));
@@ -267,7 +269,7 @@ impl<'w> Writing<'w> {
 
     fn reserve(&mut self, actor: &mut Actor<'_>) {
         if self.world.table.reserve(actor.rng.usize(0..4000)).is_ok() {
-            self.counts.add(Event::Reserved);
+            actor.tally.count(Count::Reserved);
         } else if !self.world.is_limited {
             self.find(|| "a table without a maximum has no room".to_owned());
         }

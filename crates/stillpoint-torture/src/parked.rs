@@ -1,11 +1,12 @@
-//! A reader that is parked for seconds, and the checks of its domain meanwhile.
+//! Readers that are parked in a signal handler for seconds, or for a minute in a long run, while the other parts run; and
+//! the checks of their domains meanwhile.
 //!
 //! The reader looks at its object over and over until a signal parks it. Behind a region reader, everything that is retired
-//! waits: the token is not over, a reclaimer accepts as many objects as its limit allows and hands back the rest, and timed waits
-//! name the thread. Behind a protected load, only its object waits, and everything else is freed.
+//! waits: the token is not over, a reclaimer accepts as many objects as its limit allows and hands back the rest, and timed
+//! waits name the thread. Behind a protected load, only its object waits, and everything else is freed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,14 +16,89 @@ use stillpoint::rcu::wait::{ReaderKind, Stall, SynchronizeError, Token};
 use stillpoint::rcu::{
     BackgroundReclaimer, Domain, DomainBuilder, RcuCell, Reclaimer, RetireHandle, Retired,
 };
+use stillpoint_harness::output::say;
 
+use crate::actor::{is_over, join, own_id};
 use crate::arena::{Context, Handle, Maker};
-use crate::counts::{Counts, events};
-use crate::hold::{Hold, Kind};
-use crate::looks::Looks;
-use crate::park::Parked;
-use crate::roll::own_id;
-use crate::world::PATIENCE;
+use crate::counts::{Area, Count, Hold, Kind, Looks, Tally};
+use crate::findings::{Findings, PATIENCE};
+use crate::trouble::Parked;
+use crate::world::look;
+
+/// The time between two looks. A look takes a millisecond or two, so the other parts are hardly disturbed.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Runs beside all other parts.
+pub(crate) struct Companion {
+    /// A separate context, because the other parts count their objects between parts.
+    context: &'static Context,
+    /// Its times: how long the readers were parked, and those from unlink to destructor.
+    tally: Tally,
+    time: Duration,
+}
+
+impl Companion {
+    pub(crate) fn new(findings: &'static Findings) -> Self {
+        Self { context: Context::leak(1, findings), tally: Tally::default(), time: Duration::ZERO }
+    }
+
+    /// Parks a reader of each kind, checks their domains until `stop` is set, and releases the readers.
+    pub(crate) fn run(&mut self, modes: &[Mode], stop: &AtomicBool, rng: &mut Rng) -> Result<(), String> {
+        let (context, begun) = (self.context, Instant::now());
+        let mut maker = Maker::new(context, 0);
+        let mut wards = Vec::new();
+        let mut backgrounds = Vec::new();
+        for kind in Kind::ALL {
+            let (ward, background) =
+                Ward::new(context, kind, modes[rng.usize(0..modes.len())], &mut maker, rng)?;
+            wards.push(ward);
+            backgrounds.push(background);
+        }
+        thread::scope(|scope| {
+            let readers: Vec<_> = wards.iter().map(|ward| scope.spawn(|| ward.read())).collect();
+            let backgrounds: Vec<_> =
+                backgrounds.into_iter().map(|mut background| scope.spawn(move || background.run())).collect();
+            let mut watches: Vec<_> = wards.iter().filter_map(|ward| ward.park(&mut maker, rng)).collect();
+            for ward in &wards {
+                self.tally.count(match ward.kind {
+                    Kind::Protected => Count::ParkedLoads,
+                    Kind::Guard => Count::ParkedGuards,
+                    Kind::Qsbr => Count::ParkedSections,
+                });
+            }
+            let parked = Instant::now();
+            loop {
+                watches.iter_mut().for_each(|watch| watch.look(&mut maker, &mut self.tally));
+                // Relaxed: a flag; the thread is joined.
+                if stop.load(Ordering::Relaxed) || is_over(context) {
+                    break;
+                }
+                thread::sleep(PERIOD);
+            }
+            watches.iter_mut().for_each(Watch::release);
+            self.tally.times[0].add(parked.elapsed());
+            wards.iter().for_each(Ward::stop);
+            readers.into_iter().for_each(|reader| join(context, reader));
+            watches.into_iter().for_each(|watch| watch.drain(&mut self.tally));
+            wards.iter().for_each(Ward::stop_background);
+            backgrounds.into_iter().for_each(|background| join(context, background));
+        });
+        drop((wards, maker));
+        context.audit();
+        self.tally.times[1] = context.delays();
+        self.time += begun.elapsed();
+        Ok(())
+    }
+
+    pub(crate) fn missing(&self) -> Vec<String> {
+        self.tally.missing(Area::Parked, self.time)
+    }
+
+    pub(crate) fn show(&self) {
+        say(Area::Parked.names().1);
+        self.tally.show(Area::Parked);
+    }
+}
 
 /// The objects that may wait behind a parked region reader, in each of two reclaimers.
 const LIMIT: usize = 256;
@@ -33,24 +109,8 @@ const STALL: Duration = Duration::from_millis(10);
 /// The limit of a wait that must fail.
 const SHORT: Duration = Duration::from_millis(1);
 
-events! {
-    /// The events while readers are parked.
-    Sight {
-        Guards = "readers parked inside a guard", 0.01;
-        Sections = "readers parked in a QSBR section", 0.01;
-        Protected = "readers parked with a protected load", 0.01;
-        NotOver = "tokens not over behind them", 2;
-        Full = "retirements handed back at the limit", 2;
-        Named = "timed waits that named the thread", 2;
-        Passed = "objects freed past a protected load", 200;
-        Pinned = "flushes that reported the protected object", 1;
-        Reported = "stalls reported, and their end", 0.01;
-        Freed = "backlogs freed once they were released", 0.01;
-    }
-}
-
 /// A domain with one reader, which will be parked.
-pub(super) struct Ward {
+struct Ward {
     context: &'static Context,
     kind: Kind,
     domain: Domain,
@@ -61,37 +121,22 @@ pub(super) struct Ward {
     stop: AtomicBool,
     /// The limit of the whole domain, if it has one.
     shared: Option<usize>,
-    reports: Arc<Reports>,
-}
-
-/// The reports to the stall hook.
-#[derive(Debug, Default)]
-struct Reports {
-    /// The thread of the last report.
-    thread: AtomicU32,
-    number: AtomicU32,
-}
-
-impl Reports {
-    fn note(&self, stall: &Stall) {
-        // Relaxed, both: the other thread reads them until they are set.
-        self.thread.store(stall.thread_id, Ordering::Relaxed);
-        self.number.fetch_add(1, Ordering::Relaxed);
-    }
+    /// The threads that were reported to the stall hook.
+    reports: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Ward {
-    pub(super) fn new(
+    fn new(
         context: &'static Context,
         kind: Kind,
         mode: Mode,
         maker: &mut Maker,
         rng: &mut Rng,
     ) -> Result<(Self, BackgroundReclaimer), String> {
-        let reports = Arc::new(Reports::default());
+        let reports = Arc::new(Mutex::new(Vec::new()));
         let hook = Arc::clone(&reports);
         let builder = Domain::builder().name("parked").fence(mode);
-        let builder = builder.stall_hook(STALL, move |report| hook.note(report));
+        let builder = builder.stall_hook(STALL, move |report: &Stall| reported(&hook).push(report.thread_id));
         // In half of the cases, the whole domain has a limit, too.
         let shared = rng.bool().then_some(LIMIT);
         let builder = shared.into_iter().fold(builder, DomainBuilder::max_pending);
@@ -103,23 +148,9 @@ impl Ward {
         Ok((Self { context, kind, domain, cell, handle, thread, stop, shared, reports }, background))
     }
 
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
-    }
-
     /// The body of the reader's thread: one section, until `stop`.
-    pub(super) fn read(&self) {
-        match self.kind {
-            Kind::Protected => {
-                let reader = self.domain.reader();
-                self.look_on(self.cell.protect(&reader).as_deref());
-            }
-            Kind::Guard => {
-                let reader = self.domain.reader();
-                self.look_on(self.cell.load(&reader.pin()));
-            }
-            Kind::Qsbr => self.look_on(self.cell.load(&self.domain.qsbr_reader())),
-        }
+    fn read(&self) {
+        look(&self.domain, &self.cell, self.kind, |object| self.look_on(object));
     }
 
     fn look_on(&self, object: Option<&Handle>) {
@@ -137,7 +168,7 @@ impl Ward {
     }
 
     /// Parks the reader when it is inside, and unlinks its object.
-    pub(super) fn park(&self, maker: &mut Maker, rng: &mut Rng) -> Option<Watch<'_>> {
+    fn park(&self, maker: &mut Maker, rng: &mut Rng) -> Option<Watch<'_>> {
         let deadline = Instant::now() + PATIENCE;
         // Acquire: pairs with the release in `look_on`.
         while self.thread.load(Ordering::Acquire) == 0 && Instant::now() < deadline {
@@ -146,7 +177,7 @@ impl Ward {
         let thread = self.thread.load(Ordering::Acquire);
         let parked = (thread != 0).then(|| Parked::park(thread)).flatten();
         let Some(parked) = parked else {
-            self.context.findings.add(|| format!("a {} could not be parked", self.kind.text()));
+            self.context.find(|| format!("a {} could not be parked", self.kind.text()));
             return None;
         };
         let builder =
@@ -162,7 +193,7 @@ impl Ward {
             token,
             reclaimer,
             spare: None,
-            parked,
+            parked: Some(parked),
             since: Instant::now(),
             looks: 0,
         };
@@ -172,19 +203,19 @@ impl Ward {
     }
 
     /// Makes the reader end its section, if it is not parked.
-    pub(super) fn stop(&self) {
+    fn stop(&self) {
         // Relaxed: see `look_on`.
         self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Makes the background reclaimer end when everything is freed.
-    pub(super) fn stop_background(&self) {
+    fn stop_background(&self) {
         self.handle.stop();
     }
 }
 
 /// Checks a ward whose reader is parked.
-pub(super) struct Watch<'w> {
+struct Watch<'w> {
     ward: &'w Ward,
     thread: u32,
     /// The token that was started after the reader was parked.
@@ -192,14 +223,15 @@ pub(super) struct Watch<'w> {
     reclaimer: Reclaimer,
     /// The object that was handed back.
     spare: Option<Retired<Handle>>,
-    parked: Parked,
+    /// The parked reader, until it is released.
+    parked: Option<Parked>,
     since: Instant,
     looks: u32,
 }
 
 impl<'w> Watch<'w> {
     fn find(&self, what: impl FnOnce() -> String) {
-        self.ward.context.findings.add(|| format!("behind a parked {}: {}", self.ward.kind.text(), what()));
+        self.ward.context.find(|| format!("behind a parked {}: {}", self.ward.kind.text(), what()));
     }
 
     /// Unlinks an object.
@@ -217,21 +249,21 @@ impl<'w> Watch<'w> {
     }
 
     /// Looks once.
-    pub(super) fn look(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
+    fn look(&mut self, maker: &mut Maker, tally: &mut Tally) {
         match self.ward.kind {
-            Kind::Protected => self.look_past(maker, counts),
-            Kind::Guard => self.look_behind(ReaderKind::Guard, maker, counts),
-            Kind::Qsbr => self.look_behind(ReaderKind::Qsbr, maker, counts),
+            Kind::Protected => self.look_past(maker, tally),
+            Kind::Guard => self.look_behind(ReaderKind::Guard, maker, tally),
+            Kind::Qsbr => self.look_behind(ReaderKind::Qsbr, maker, tally),
         }
     }
 
     /// Behind a region reader, nothing is freed, and nothing is accepted beyond the limits.
-    fn look_behind(&mut self, kind: ReaderKind, maker: &mut Maker, counts: &mut Counts<Sight>) {
+    fn look_behind(&mut self, kind: ReaderKind, maker: &mut Maker, tally: &mut Tally) {
         let Ward { domain, handle, .. } = self.ward;
         if domain.check(self.token) {
             self.find(|| "the token is over".to_owned());
         }
-        counts.add(Sight::NotOver);
+        tally.count(Count::NotOver);
         while self.spare.is_none() {
             let Some(old) = self.unlink(maker) else { continue };
             self.spare = self.reclaimer.retire(old).err().map(|error| error.into_inner());
@@ -249,7 +281,7 @@ impl<'w> Watch<'w> {
                     let Err(error) = answer else {
                         return self.find(|| "a reclaimer at its limit took another object".to_owned());
                     };
-                    counts.add(Sight::Full);
+                    tally.count(Count::AtLimit);
                     self.spare = Some(error.into_inner());
                     break;
                 }
@@ -269,7 +301,7 @@ impl<'w> Watch<'w> {
             Err(SynchronizeError::Stalled(stall))
                 if (stall.thread_id, stall.reader) == (self.thread, kind) =>
             {
-                counts.add(Sight::Named)
+                tally.count(Count::Named)
             }
             answer => self.find(|| format!("a timed wait for thread {} said {answer:?}", self.thread)),
         }
@@ -283,7 +315,7 @@ impl<'w> Watch<'w> {
             self.find(|| format!("{pending} objects wait in a domain that takes {limit}"));
         }
         // The calls above have waited or polled for longer than the threshold.
-        let told = reports.thread.load(Ordering::Relaxed);
+        let told = reported(reports).last().copied().unwrap_or(0);
         self.looks += 1;
         if self.looks > 2 && self.since.elapsed() > 10 * STALL && told != self.thread {
             self.find(|| format!("the hook was called for thread {told}, not for {}", self.thread));
@@ -291,7 +323,7 @@ impl<'w> Watch<'w> {
     }
 
     /// Past a protected load, everything except its object is freed.
-    fn look_past(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
+    fn look_past(&mut self, maker: &mut Maker, tally: &mut Tally) {
         if !self.ward.domain.check(self.token) {
             self.find(|| "a token is not over, although there is no region reader".to_owned());
         }
@@ -304,8 +336,8 @@ impl<'w> Watch<'w> {
         let flushed = self.reclaimer.flush_timeout(SHORT);
         match flushed {
             Err(SynchronizeError::Pinned { objects: 1, .. }) if self.reclaimer.pending() == 1 => {
-                counts.add(Sight::Pinned);
-                counts.add_many(Sight::Passed, FLOOD as u64);
+                tally.count(Count::Pinned);
+                tally.counts.add_many(Count::Passed, FLOOD as u64);
             }
             answer => {
                 let pending = self.reclaimer.pending();
@@ -314,32 +346,29 @@ impl<'w> Watch<'w> {
         }
     }
 
-    /// Releases the reader. Drain the result when its thread has ended.
-    pub(super) fn release(self) -> Released<'w> {
-        let Self { ward, reclaimer, spare, parked, .. } = self;
-        ward.stop();
-        drop(parked);
+    /// Releases the reader. [`drain`](Watch::drain) the watch when its thread has ended.
+    fn release(&mut self) {
+        self.ward.stop();
+        self.parked = None;
         // The object that was handed back is left to the domain.
-        drop(spare);
-        Released { ward, reclaimer }
+        self.spare = None;
     }
-}
 
-/// A ward without its reader.
-pub(super) struct Released<'w> {
-    ward: &'w Ward,
-    reclaimer: Reclaimer,
-}
-
-impl Released<'_> {
     /// Checks that everything is freed at once.
-    pub(super) fn drain(mut self, counts: &mut Counts<Sight>) {
-        self.count_reports(counts);
+    fn drain(mut self, tally: &mut Tally) {
+        let kind = self.ward.kind.text();
+        // The reader has had one section.
+        match reported(&self.ward.reports).len() {
+            0 => {}
+            1 => tally.count(Count::Reported),
+            number => {
+                self.ward.context.find(|| format!("the hook was called {number} times for a parked {kind}"));
+            }
+        }
         match self.reclaimer.flush_timeout(PATIENCE) {
-            Ok(()) if self.reclaimer.pending() == 0 => counts.add(Sight::Freed),
+            Ok(()) if self.reclaimer.pending() == 0 => tally.count(Count::Freed),
             answer => {
-                let kind = self.ward.kind.text();
-                self.ward.context.findings.add(|| {
+                self.ward.context.find(|| {
                     format!(
                         "what a parked {kind} had held up was not freed after it was released: {answer:?}"
                     )
@@ -347,17 +376,8 @@ impl Released<'_> {
             }
         }
     }
+}
 
-    /// Checks that the hook was called at most once for the reader's one section.
-    fn count_reports(&self, counts: &mut Counts<Sight>) {
-        let Ward { reports, context, kind, .. } = self.ward;
-        // Relaxed: as in `Reports::note`.
-        match reports.number.load(Ordering::Relaxed) {
-            0 => {}
-            1 => counts.add(Sight::Reported),
-            number => context
-                .findings
-                .add(|| format!("the hook was called {number} times for a parked {}", kind.text())),
-        }
-    }
+fn reported(reports: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
+    reports.lock().unwrap_or_else(PoisonError::into_inner)
 }
