@@ -13,7 +13,7 @@ use stillpoint_harness::machine::proc;
 use crate::common::{json, run, stderr, stdout, stillpoint};
 
 /// The number of huge pages belongs to the machine, so only one test at a time changes it.
-static HUGE_PAGES: Mutex<()> = Mutex::new(());
+pub(crate) static HUGE_PAGES: Mutex<()> = Mutex::new(());
 
 const TINY: [&str; 6] = ["bench", "table", "--elements", "4096", "--rounds", "1"];
 
