@@ -125,6 +125,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) report: Option<PathBuf>,
 
+    /// Print every figure, metric and name, not only the answer and its table
+    #[arg(long)]
+    pub(crate) verbose: bool,
+
     #[command(flatten)]
     pub(crate) results: ResultFlags,
 }
@@ -158,15 +162,6 @@ impl Inside {
             Self::Always => "always",
             Self::Half => "half",
             Self::Blocked => "blocked",
-        }
-    }
-
-    /// For the captions of tables.
-    pub(crate) fn in_words(self) -> &'static str {
-        match self {
-            Self::Always => "always inside",
-            Self::Half => "half of the time inside",
-            Self::Blocked => "blocked inside",
         }
     }
 }

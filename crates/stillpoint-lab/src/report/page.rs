@@ -4,8 +4,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::show::disturbance;
-use stillpoint_harness::output::figures::{Figure, Ground, Verdict, svg};
-use stillpoint_harness::output::format::{bytes, hertz, number_of};
+use stillpoint_harness::output::figures::{Figure, Ground, Verdict, charts, svg};
+use stillpoint_harness::output::format::{bytes, hertz, number, number_of};
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::results::INTERRUPTED;
 
@@ -20,6 +20,10 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
     for section in &sections {
         drawn.push(of_section(section)?);
     }
+    let answers: Vec<String> = read.iter().filter_map(|read| reclaim::answer(&read.rows)).collect();
+    let best = read.iter().map(|read| reclaim::of_libraries(&read.rows)).find(|rows| !rows.is_empty());
+    let chart = best.and_then(|rows| charts(&[&reclaim::BEST], &rows).into_iter().next());
+    let picture = chart.map(|chart| of_chart(&Shown::of(chart))).transpose()?;
     let data: Vec<Value> = read
         .iter()
         .map(|read| json!({ "command": read.command, "machine": read.machine, "rows": read.rows }))
@@ -42,12 +46,16 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
             }
             body {
                 main {
-                    h1 { "stillpoint beside others, on this machine" }
+                    h1 { @if answers.is_empty() { "stillpoint beside others, on this machine" } @else { (reclaim::QUESTION) } }
+                    @for line in &answers { p { strong { (line) } } }
                     @for line in read.iter().flat_map(warnings) { p.behind { (line) } }
-                    @for line in read.iter().filter_map(|read| reclaim::answer(&read.rows)) { p { strong { (line) } } }
-                    (verdicts(&sections))
-                    @for section in drawn { (section) }
-                    (machines(read))
+                    @if let Some(picture) = picture { (picture) }
+                    details open[answers.is_empty()] {
+                        summary { "All figures, verdicts and machines" }
+                        (verdicts(&sections))
+                        @for section in drawn { (section) }
+                        (machines(read))
+                    }
                 }
                 script type="application/json" id="results" { (PreEscaped(data)) }
             }
@@ -189,7 +197,7 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
     let chart = &shown.chart;
     let title = chart.title();
     let (light, dark) = (svg(chart, Ground::Light)?, svg(chart, Ground::Dark)?);
-    let (header, lines) = chart.table();
+    let (header, lines) = chart.table(number);
     Ok(html! {
         figure id=(shown.id) {
             h3 { (title) }
@@ -208,8 +216,8 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
                             li {
                                 (verdict.at) ": "
                                 strong class=(shown.standing_of(verdict).name()) { (factor(verdict)) }
-                                ", " (verdict.ours.0) " " (chart.figure.up.amount(verdict.ours.1))
-                                " beside " (verdict.theirs.0) " " (chart.figure.up.amount(verdict.theirs.1))
+                                ", " (verdict.ours.0) " " (chart.figure.amount(verdict.ours.1))
+                                " beside " (verdict.theirs.0) " " (chart.figure.amount(verdict.theirs.1))
                             }
                         }
                     }

@@ -11,7 +11,8 @@ use crate::table::HUGE_PAGES;
 type Names = [BTreeSet<String>; 3];
 
 /// The shortest run of everything.
-const SHORTEST: &str = "bench all --quick --rounds 1 --duration 5ms --elements 4096 --connections 2000 --json";
+const SHORTEST: &str =
+    "bench all --quick --rounds 1 --duration 5ms --elements 4096 --connections 2000 --json";
 
 /// `STILLPOINT_WRITE_PAGE=1` writes the list of a machine that has all peers, two CPUs and huge pages.
 #[test]
@@ -28,7 +29,8 @@ fn rows_have_the_names_that_tools_read() {
         of[2].insert(text("contender").replace(" (again)", "+again"));
     }
     let words = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
-    let line = |(of, names): (&String, &Names)| format!("{of}: {}\n", names.each_ref().map(words).join(" | "));
+    let line =
+        |(of, names): (&String, &Names)| format!("{of}: {}\n", names.each_ref().map(words).join(" | "));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/rows.txt");
     if std::env::var_os("STILLPOINT_WRITE_PAGE").is_some() {
         std::fs::write(&file, found.iter().map(line).collect::<String>()).unwrap();
