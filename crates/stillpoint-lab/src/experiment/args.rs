@@ -110,7 +110,7 @@ pub(crate) struct BenchArgs {
     pub(crate) structure: Structure,
 
     /// Deletes a second in `reclaim`
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DELETES)))]
+    #[arg(long, visible_alias = "rate", value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DELETES)))]
     pub(crate) deletes: u32,
 
     /// Size of an object in `reclaim` in bytes, a multiple of 8; the bytes beyond 64 are in a separate allocation
