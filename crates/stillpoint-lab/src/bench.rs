@@ -201,6 +201,7 @@ fn show(rows: &[Row], controls: &[Control], notes: &[String], verbose: bool) {
     if !reclaim::table(rows) || verbose {
         figures::print(&figures, rows, verbose);
     }
+    output::say("");
     notes.iter().cloned().chain(disturbance(rows)).for_each(output::say_text);
     let drawn = |control: &str| {
         figures.iter().any(|figure| rows.iter().any(|row| figure.is_about(row)) && figure.shows(control))

@@ -80,7 +80,8 @@ pub fn of_everything(rows: &[Row]) {
         let constant: Vec<String> =
             constant.into_iter().map(|name| format!("{name} {}", plain(&first.params[name]))).collect();
         let header = ["contender"].into_iter().chain(params.iter().chain(&metrics).map(|name| name.as_str()));
-        let header: Vec<&str> = header.chain(["void"]).collect();
+        let void = of_it.iter().any(|row| row.void.is_some()).then_some("void");
+        let header: Vec<&str> = header.chain(void).collect();
         let line = |row: &Row| {
             let params = params.iter().map(|name| row.params.get(*name).map(plain).unwrap_or_default());
             let metric = |name: &&String| {
@@ -89,7 +90,8 @@ pub fn of_everything(rows: &[Row]) {
                 })
             };
             let params: Vec<String> = params.chain(metrics.iter().map(metric)).collect();
-            [vec![row.contender.clone()], params, vec![row.void.clone().unwrap_or_default()]].concat()
+            let void = void.map(|_| row.void.clone().unwrap_or_default());
+            std::iter::once(row.contender.clone()).chain(params).chain(void).collect::<Vec<String>>()
         };
         let caption = format!("{} {} ({})", first.experiment, first.scenario, constant.join(", "));
         of_lines(&caption, &header, 1 + params.len(), of_it.into_iter().map(line));

@@ -387,7 +387,10 @@ pub fn print(figures: &[&'static Figure], rows: &[Row], verbose: bool) {
             of_figure(figure, rows).iter().map(|chart| (chart.title(), chart.by_contender())).collect();
         let is_short = |table: &&(String, (Vec<String>, _))| table.1.0.len() <= MOST_PLACES;
         for (title, (header, lines)) in tables.iter().filter(is_short) {
-            super::table::of_lines(&format!("{title}: {}", figure.up_title()), header, 1, lines);
+            let what = figure.up_title();
+            let is_said = title.to_lowercase().contains(&what.to_lowercase());
+            let caption = if is_said { title.clone() } else { format!("{title}: {what}") };
+            super::table::of_lines(&caption, header, 1, lines);
         }
         if verbose && !tables.is_empty() && !figure.words.is_empty() {
             super::say_text(figure.words);
