@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::output::figures::{Figure, Ground, Verdict, charts, svg};
-use stillpoint_harness::output::format::{bytes, hertz, number, number_of};
+use stillpoint_harness::output::format::{bytes, hertz, number_of};
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::results::INTERRUPTED;
 
@@ -208,7 +208,7 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
     let chart = &shown.chart;
     let title = chart.title();
     let (light, dark) = (svg(chart, Ground::Light)?, svg(chart, Ground::Dark)?);
-    let (header, lines) = chart.table(number);
+    let (header, lines) = chart.table();
     Ok(html! {
         figure id=(shown.id) {
             h3 { (title) }

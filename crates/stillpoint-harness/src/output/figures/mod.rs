@@ -293,8 +293,13 @@ impl Chart {
         }
     }
 
-    /// The same numbers as a table: its header, and a line for each place. `show` writes the values.
-    pub fn table(&self, show: impl Fn(f64) -> String) -> (Vec<String>, Vec<Vec<String>>) {
+    /// The same numbers as a table: its header, and a line for each place.
+    pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        self.by_place(number)
+    }
+
+    /// The table with values that `show` writes.
+    fn by_place(&self, show: impl Fn(f64) -> String) -> (Vec<String>, Vec<Vec<String>>) {
         let first = match self.figure.across {
             Across::Numbers { title, .. } if matches!(self.content, Content::Curves(_)) => title,
             _ => "",
@@ -346,7 +351,7 @@ impl Chart {
             let header = ["contender", *title, self.figure.up_title()];
             return (header.map(str::to_owned).to_vec(), curves.iter().flat_map(of_curve).collect());
         }
-        let (header, places) = self.table(show);
+        let (header, places) = self.by_place(show);
         if matches!(self.content, Content::Dots { .. }) {
             return (header, places);
         }

@@ -87,7 +87,7 @@ fn each_setting_has_a_chart_and_published_numbers_stand_where_they_belong() {
     };
     assert_eq!(names(&charts[0]), ["stillpoint/a", "dpdk/rcu", "the talk"]);
     assert_eq!(names(&charts[1]), ["dpdk/rcu"], "the talk had no array");
-    let (header, lines) = charts[0].table(number);
+    let (header, lines) = charts[0].table();
     assert_eq!(header, ["readers", "stillpoint/a", "dpdk/rcu", "the talk"]);
     assert_eq!(lines, [["1", "10", "5", ""], ["8", "20", "400", "1000"]]);
 }
@@ -141,7 +141,7 @@ fn what_does_not_count_or_has_no_place_is_not_drawn() {
 fn a_contender_that_was_measured_in_two_ways_is_drawn_twice() {
     let rows = [0, 512].map(|cache| delay("dpdk/ring", 1, "table", 4.0).with("cache", cache));
     let charts = charts(&[&DELAYS], &rows);
-    let (header, lines) = charts[0].table(number);
+    let (header, lines) = charts[0].table();
     assert_eq!(header[1..], ["dpdk/ring, cache 0", "dpdk/ring, cache 512"]);
     assert_eq!(lines.len(), 1);
 }
@@ -162,7 +162,7 @@ fn contenders_that_are_drawn_apart_have_curves_of_what_is_named() {
     let rows = [row("a", 0), row("b", 0), row("a", 1), row("a", 1).with("readers", 4)];
     let charts = charts(&[&APART], &rows);
     assert_eq!(charts.iter().map(Chart::title).collect::<Vec<_>>(), [" (contender a)", " (contender b)"]);
-    assert_eq!(charts[0].table(number).0[1..], ["cache 0", "cache 1"]);
+    assert_eq!(charts[0].table().0[1..], ["cache 0", "cache 1"]);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn ratios_are_dots_beside_the_names_of_their_contenders() {
     ];
     let charts = charts(&[&RATIOS], &rows);
     let [chart] = charts.as_slice() else { panic!("{charts:?}") };
-    let (header, lines) = chart.table(number);
+    let (header, lines) = chart.table();
     assert_eq!(header, ["", "nothing", "one"]);
     assert_eq!(lines, [["tree", "6", "5 to 7"], ["split", "1.5", ""]]);
     assert!(chart.verdicts(&["tree"], |name| name == "tree").is_empty(), "a ratio was compared with another");
