@@ -8,20 +8,20 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::{self, Control};
+use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::machine::{Machine, cpus};
-use stillpoint_harness::output::figures::Figure;
+use stillpoint_harness::output::figures::{self, Figure};
 use stillpoint_harness::output::json::{self, Read, Row};
+use stillpoint_harness::output::table;
 use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
-use crate::experiment::{self, BenchArgs, Experiment, Plan, names_and_groups};
-use crate::{
-    capi, membarrier, micro, names, peers, pool, preempt, reclaim, report, structures, table, timer,
-};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, Plan, names_and_groups};
+use crate::{capi, membarrier, micro, names, peers, pool, preempt, reclaim, report, structures, timer};
 
-/// A planned experiment. Its argument says whether to print nothing.
-type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;
+/// A planned experiment.
+type Planned = Box<dyn FnOnce() -> Result<Measured, Stop>>;
 
 /// Plans an experiment if it was asked for.
 type Planner = fn(&BenchArgs, &[usize]) -> Result<Option<Planned>, Stop>;
@@ -41,7 +41,7 @@ const EXPERIMENTS: [Offer; 9] = [
     offer::<reclaim::Plan>(),
     offer::<preempt::Plan>(),
     offer::<micro::Plan>(),
-    offer::<table::Plan>(),
+    offer::<crate::table::Plan>(),
     offer::<membarrier::Plan>(),
     offer::<timer::Plan>(),
     offer::<pool::Plan>(),
@@ -138,7 +138,7 @@ pub(crate) fn figures() -> Vec<&'static Figure> {
 
 fn planned<P: Plan + 'static>(args: &BenchArgs, cpus: &[usize]) -> Result<Option<Planned>, Stop> {
     let plan = experiment::plan::<P>(args, cpus)?;
-    Ok(plan.map(|plan| Box::new(move |silent| plan.run(silent)) as Planned))
+    Ok(plan.map(|plan| Box::new(move || plan.run()) as Planned))
 }
 
 /// Runs the experiments asked for.
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     refusals.iter().for_each(output::tell);
     if !silent {
         output::say(machine.summary());
-        output::say(peers_line(&machine));
+        output::say_text(peers_line(&machine));
     }
     let (mut rows, mut controls, mut stopped) = (Vec::new(), Vec::new(), refusals.into_iter().next());
     let (experiments, started) = (all.len(), Instant::now());
@@ -165,7 +165,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         if done > 0 {
             output::tell(time_left(done, experiments, started.elapsed()));
         }
-        let measured = match run(silent) {
+        let (measured, notes) = match run() {
             Ok(measured) => measured,
             // The other experiments still run, and their results are kept.
             Err(stop) if experiments > 1 || stopped.is_some() => {
@@ -177,11 +177,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         };
         let of_these = control::controls(&measured);
         if !silent {
-            control::show(&of_these);
-            names::show(&measured);
-            if let Some(answer) = reclaim::answer(&measured) {
-                output::say(format!("\n{answer}"));
-            }
+            show(&measured, &of_these, &notes, args.verbose);
         }
         rows.extend(measured);
         controls.extend(of_these);
@@ -193,6 +189,28 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     results::check_interrupt(&rows)?;
     results.write(&machine, &rows, Beside::rows(&controls), &figures())?;
     stopped.map_or_else(|| json::judge(&rows), Err)
+}
+
+/// Prints the answer of an experiment, and the tables of its figures; with `verbose`, everything.
+fn show(rows: &[Row], controls: &[Control], notes: &[String], verbose: bool) {
+    if let Some(answer) = reclaim::answer(rows) {
+        output::say("");
+        output::say_text(format!("{} {answer}", reclaim::QUESTION));
+    }
+    let figures = figures();
+    if !reclaim::table(rows) || verbose {
+        figures::print(&figures, rows, verbose);
+    }
+    output::say("");
+    notes.iter().cloned().chain(disturbance(rows)).for_each(output::say_text);
+    let drawn = |control: &str| {
+        figures.iter().any(|figure| rows.iter().any(|row| figure.is_about(row)) && figure.shows(control))
+    };
+    control::show(controls, |metric| verbose || drawn(metric));
+    if verbose {
+        table::of_everything(rows);
+        names::show(rows);
+    }
 }
 
 /// What was planned, and why the others cannot be. If nothing was planned, the error says the first reason.

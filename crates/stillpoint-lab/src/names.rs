@@ -2,7 +2,7 @@
 
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::json::Row;
-use stillpoint_harness::output::{heading, say};
+use stillpoint_harness::output::{heading, say_text};
 
 /// Contenders, scenarios, and what figures are compared with, each in a few words.
 const WORDS: &[(&str, &str)] = &[
@@ -67,7 +67,6 @@ const WORDS: &[(&str, &str)] = &[
     ("receivers", "one initiator, and more and more threads that a barrier has to reach"),
     ("initiators", "more and more threads that begin barriers at once"),
     ("readers", "what readers lose to a writer that synchronizes"),
-    ("paces", "delays and costs by the shortest time between two heavy fences"),
     ("synchronize", "what readers lose to a writer that synchronizes"),
     // Of timer.
     ("own", "timers of one thread"),
@@ -184,6 +183,17 @@ const WORDS: &[(&str, &str)] = &[
         "stillpoint::table, by Table::get, with the reader of the thread in the default domain",
     ),
     // In results of older versions.
+    ("paces", "delays and costs by the shortest time between two heavy fences"),
+    ("signal/tree-unhelped", "the tree, without the initiator sending in place of late threads"),
+    ("pace/fence", "only heavy fences, at the rate of the retirements"),
+    ("pace/0us", "a heavy fence whenever something waits"),
+    ("pace/50us", "at least 50 µs between two heavy fences for less than a batch: the default"),
+    ("pace/200us", "at least 200 µs between two heavy fences for less than a batch"),
+    ("pace/1000us", "at least 1,000 µs between two heavy fences for less than a batch"),
+    (
+        "pace/busy",
+        "as pace/50us, with a writer that retires without a pause, and polls after each 64 objects",
+    ),
     ("stillpoint/table+bind", "stillpoint::table, with the reader bound to the table for each lookup"),
     ("dpdk/rte_hash", "DPDK's hash table, lock-free"),
     ("papaya+guard", "papaya's hash table, pinned once for all lookups"),
@@ -196,7 +206,6 @@ const WORDS: &[(&str, &str)] = &[
     ("signal/flat", "the initiator sends a signal to every thread, and waits until each has run"),
     ("signal/tree", "signals along a tree: those that were reached pass them on"),
     ("signal/hybrid", "flat up to some number of threads, along the tree beyond"),
-    ("signal/tree-unhelped", "the tree, without the initiator sending in place of late threads"),
     ("module/smp-call", "the kernel module: the kernel's own call on many CPUs"),
     ("module/flat", "the kernel module: interrupts from one CPU"),
     ("module/tree", "the kernel module: interrupts along a tree"),
@@ -209,15 +218,6 @@ const WORDS: &[(&str, &str)] = &[
     ("mode/module-tree", "readers without fences, and module/tree"),
     ("mode/module-split", "readers without fences, and module/split"),
     ("mode/module-hybrid", "readers without fences, and module/hybrid"),
-    ("pace/fence", "only heavy fences, at the rate of the retirements"),
-    ("pace/0us", "a heavy fence whenever something waits"),
-    ("pace/50us", "at least 50 µs between two heavy fences for less than a batch: the default"),
-    ("pace/200us", "at least 200 µs between two heavy fences for less than a batch"),
-    ("pace/1000us", "at least 1,000 µs between two heavy fences for less than a batch"),
-    (
-        "pace/busy",
-        "as pace/50us, with a writer that retires without a pause, and polls after each 64 objects",
-    ),
     // Timers.
     ("stillpoint/wheel", "our wheel; the time is told as an integer"),
     ("stillpoint/wheel+instant", "our wheel; the time is told as an Instant and a Duration"),
@@ -281,7 +281,7 @@ pub(crate) fn show(rows: &[Row]) {
     let named = of_rows(rows);
     if !named.is_empty() {
         heading("Names");
-        named.into_iter().for_each(|(name, words)| say(format!("{name}: {words}")));
+        named.into_iter().for_each(|(name, words)| say_text(format!("{name}: {words}")));
     }
 }
 

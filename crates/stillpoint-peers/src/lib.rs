@@ -16,6 +16,8 @@
 //! A contender removes its state when it is dropped, so rounds of several contenders may follow each other in one process.
 //! The exception is the `call_rcu` workers of liburcu: they belong to the process, and stay.
 
+#[cfg(not(all(peer_c, peer_dpdk)))]
+mod absent;
 mod catalogue;
 mod contender;
 mod delays;

@@ -97,10 +97,11 @@ pub fn controls<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Vec<Control> {
     found.into_iter().map(control).collect()
 }
 
-/// Prints a table of them; nothing when there are none.
-pub fn show(controls: &[Control]) {
+/// Prints a table of those whose metric is `shown`; nothing when there are none.
+pub fn show(controls: &[Control], shown: impl Fn(&str) -> bool) {
+    let controls: Vec<&Control> = controls.iter().filter(|control| shown(&control.metric)).collect();
     let Some(first) = controls.first() else { return };
-    let line = |control: &Control| {
+    let line = |control: &&Control| {
         [
             control.contender.clone(),
             control.metric.clone(),

@@ -3,7 +3,6 @@
 
 use crate::interrupt;
 use crate::output::json::Row;
-use crate::output::progress::Progress;
 
 /// The results of a contender's rounds, or why they do not count.
 pub type Rounds<T> = Result<Vec<T>, String>;
@@ -58,24 +57,9 @@ pub fn rows<S, C>(parts: &[Part<S, C>]) -> usize {
     parts.iter().map(|part| part.contenders.len() + 1).sum()
 }
 
-/// Measures part after part until an interrupt. Calls `show` with the rows of each part as soon as they are complete, unless
-/// `silent`.
-pub fn in_parts<S, C>(
-    parts: &[Part<S, C>],
-    progress: &Progress,
-    silent: bool,
-    measure: impl Fn(&Part<S, C>) -> Vec<Row>,
-    show: impl Fn(&S, &[Row]),
-) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for part in parts.iter().take_while(|_| !interrupt::requested()) {
-        let of_part = measure(part);
-        if !silent && !of_part.is_empty() {
-            progress.pause(|| show(&part.setting, &of_part));
-        }
-        rows.extend(of_part);
-    }
-    rows
+/// Measures part after part until an interrupt.
+pub fn in_parts<S, C>(parts: &[Part<S, C>], measure: impl FnMut(&Part<S, C>) -> Vec<Row>) -> Vec<Row> {
+    parts.iter().take_while(|_| !interrupt::requested()).flat_map(measure).collect()
 }
 
 #[cfg(test)]

@@ -1,20 +1,12 @@
-//! Lines below the tables that several experiments have.
+//! What spoils the figures of any experiment.
 
 use crate::output::format::number_of;
 use crate::output::json::Row;
-use crate::output::say;
 
 /// The share of a CPU that spoils a figure.
 const DISTURBANCE: f64 = 0.08;
 /// The kernel counts CPU time in ticks of 10 ms: fewer seconds than this in a round cannot be distinguished from none.
 const DISTINCT: f64 = 0.03;
-
-/// Prints a line if other programs ran on the CPUs.
-pub fn disturbed(rows: &[Row]) {
-    if let Some(line) = disturbance(rows) {
-        say(line);
-    }
-}
 
 /// The line that says that other programs ran on the CPUs; `None` if they took too little time to matter.
 pub fn disturbance<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Option<String> {
@@ -32,11 +24,4 @@ pub fn disturbance<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Option<String
          their figures are worse than they should be.",
         number_of(rows.len() as u64, "row")
     ))
-}
-
-/// Prints why rows do not count.
-pub fn failed(rows: &[Row], name: impl Fn(&Row) -> String) {
-    for (row, reason) in rows.iter().filter_map(|row| Some((row, row.void.as_ref()?))) {
-        say(format!("{} failed: {reason}", name(row)));
-    }
 }

@@ -1,5 +1,7 @@
 //! Figures for people: three significant digits and a unit.
 
+use serde_json::Value;
+
 /// Three significant digits.
 fn significant(value: f64) -> String {
     match value.abs() {
@@ -46,12 +48,42 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// `value` in multiples of `base`; below a tenth of it, as a fraction.
-pub fn multiple(value: f64, base: f64) -> String {
-    match value / base {
-        ratio if ratio < 0.1 => format!("1/{:.0}", 1.0 / ratio),
-        ratio => format!("{}x", significant(ratio)),
-    }
+/// A figure of a metric, with the unit that the metric's name has.
+pub fn of_metric(name: &str, value: f64) -> String {
+    let has = |unit: &str| name.split('_').any(|word| word == unit);
+    let text = match value {
+        _ if has("us") => micros(value),
+        _ if has("ns") && value < 999.5 => format!("{} ns", significant(value)),
+        _ if has("ns") => micros(value / 1e3),
+        _ if has("ms") => micros(value * 1e3),
+        _ if name.contains("per_s") => rate(value),
+        _ if has("bytes") && value < 1024.0 => format!("{} B", significant(value)),
+        _ if has("bytes") => bytes(value as u64),
+        _ if has("percent") => format!("{} %", significant(value)),
+        _ if has("to") => return format!("{value:.2}x"),
+        _ if value >= 999_500.0 => format!("{} million", significant(value / 1e6)),
+        _ => return number(value),
+    };
+    let unit = text.find(|c: char| !c.is_ascii_digit() && !".-".contains(c)).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit);
+    let digits =
+        if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
+    digits.to_owned() + unit
+}
+
+/// A number for readers: four significant digits, or all digits before the point.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size == 0.0 || size >= 1e3 => 0,
+        size => (3 - size.log10().floor() as i32).clamp(0, 6) as usize,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// The value of a parameter as text.
+pub fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -85,9 +117,22 @@ mod tests {
     }
 
     #[test]
-    fn multiples_below_a_tenth_are_fractions() {
-        assert_eq!(multiple(13.4, 44_065.0), "1/3288");
-        assert_eq!(multiple(1_500.0, 6_600.0), "0.23x");
-        assert_eq!(multiple(300.0, 10.0), "30.0x");
+    fn the_name_of_a_metric_has_its_unit() {
+        for (name, value, text) in [
+            ("delay_us_p999", 1_250_000.0, "1.25 s"),
+            ("cpu_us_per_gp", 10.0, "10 µs"),
+            ("ns_per_op", 2.0, "2 ns"),
+            ("insert_ns_max", 44_065_000.0, "44.1 ms"),
+            ("latest_ms", 0.5, "500 µs"),
+            ("packets_per_s", 27_010_000.0, "27M/s"),
+            ("bytes_per_entry", 61.25, "61.2 B"),
+            ("peak_pending_bytes", f64::from(3 << 19), "1.5 MiB"),
+            ("loss_percent", 1.5, "1.5 %"),
+            ("gp_mean_to_baseline", 16.0, "16.00x"),
+            ("waiting", 2_000_000.0, "2 million"),
+            ("poll_cycles", 13.44, "13.44"),
+        ] {
+            assert_eq!(of_metric(name, value), text, "{name}");
+        }
     }
 }

@@ -103,16 +103,6 @@ impl Row {
         self.metric(name).map(show).unwrap_or_default()
     }
 
-    /// As [`shown`](Self::shown), for the first column of figures, which for a void row says why it is void.
-    pub fn shown_or_void(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
-        self.void.clone().unwrap_or_else(|| self.shown(name, show))
-    }
-
-    /// As [`shown_or_void`](Self::shown_or_void), where the reason has a separate line.
-    pub fn shown_or_failed(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
-        if self.void.is_some() { "failed".to_owned() } else { self.shown(name, show) }
-    }
-
     /// Whether the row is a control: the second measurement of its contender.
     pub fn is_control(&self) -> bool {
         self.contender.ends_with(AGAIN)

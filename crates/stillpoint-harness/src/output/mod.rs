@@ -1,6 +1,5 @@
 //! Output for the terminal and for tools.
 
-pub mod chart;
 pub mod csv;
 pub mod figures;
 pub mod format;
@@ -31,6 +30,22 @@ pub fn say(line: impl std::fmt::Display) {
         Err(error) => drop(LOST.get_or_init(|| error.to_string())),
         Ok(()) => {}
     }
+}
+
+/// The most characters of a line of text or of a table.
+const WIDTH: usize = 100;
+
+/// Prints text as lines of at most [`WIDTH`] characters.
+pub fn say_text(text: impl AsRef<str>) {
+    let mut line = String::new();
+    for word in text.as_ref().split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            say(std::mem::take(&mut line));
+        }
+        line += if line.is_empty() { "" } else { " " };
+        line += word;
+    }
+    say(line);
 }
 
 /// What the run leaves out, and why; a line each.

@@ -44,14 +44,6 @@ impl Progress {
             bar.inc(1);
         }
     }
-
-    /// Prints results without tearing the bar.
-    pub fn pause(&self, print: impl FnOnce()) {
-        match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
-    }
 }
 
 impl Drop for Progress {

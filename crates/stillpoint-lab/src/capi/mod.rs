@@ -11,10 +11,9 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
-use stillpoint_harness::output::json::Row;
 
 use self::workers::Workers;
-use crate::experiment::{self, BenchArgs, Experiment, Structure, asked_for, in_scenario};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, Structure, asked_for, in_scenario};
 use crate::micro::{self, Operation};
 use crate::reclaim::names::{Entry, ONE_CORE, OWN_CORE, Policy, Quick, entry};
 use crate::reclaim::plan::{BUDGET, contenders};
@@ -137,35 +136,28 @@ impl experiment::Plan for Plan {
         }
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+    fn run(&self) -> Result<Measured, Stop> {
         let is_told = |hint: &String| self.left_out.iter().any(|line| line.contains(hint));
         let missing = stillpoint_peers::missing().iter().map(peers::how_to_get);
         missing.filter(|hint| !is_told(hint)).for_each(output::leave_out);
         self.left_out.iter().for_each(output::leave_out);
-        let mut rows = Vec::new();
+        let (mut rows, mut notes) = (Vec::new(), Vec::new());
         if let Some(calls) = &self.calls {
             rows = calls.rows()?;
-            if !silent {
-                calls.show(&rows, OPERATIONS, CALLERS);
-            }
         }
         if let Some(delays) = &self.delays {
-            rows.extend(reclaim::run(delays, silent)?);
+            let (delayed, about) = reclaim::run(delays)?;
+            rows.extend(delayed);
+            notes.extend(about);
         }
         if let Some(timers) = &self.timers {
-            rows.extend(timers.run(silent)?);
+            rows.extend(timers.run()?.0);
         }
-        if let Some(workers) = &self.workers {
-            let freed = workers.rows();
-            if !silent {
-                workers.show(&freed);
-            }
-            rows.extend(freed);
-        }
+        rows.extend(self.workers.iter().flat_map(Workers::rows));
         for row in &mut rows {
             row.experiment = "capi".into();
         }
-        Ok(rows)
+        Ok((rows, notes))
     }
 }
 

@@ -3,7 +3,6 @@
 use stillpoint_harness::experiment::control::named_with_control;
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::output::json::Row;
-use stillpoint_harness::output::table::{self, Column};
 use stillpoint_peers::Timed;
 
 use super::WORKERS;
@@ -35,13 +34,5 @@ impl Workers {
             })
         };
         measured.into_iter().map(row).collect()
-    }
-
-    pub(super) fn show(&self, rows: &[Row]) {
-        let columns: [Column<'_>; 2] = [
-            ("contender", &|row| row.contender.clone()),
-            ("milliseconds", &|row| row.shown("ms", |ms| format!("{ms:.2}"))),
-        ];
-        table::of_rows(&format!("The end of {FREED} idle workers of call_rcu"), &columns, 1, rows);
     }
 }

@@ -110,7 +110,7 @@ pub(crate) struct BenchArgs {
     pub(crate) structure: Structure,
 
     /// Deletes a second in `reclaim`
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DELETES)))]
+    #[arg(long, visible_alias = "rate", value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DELETES)))]
     pub(crate) deletes: u32,
 
     /// Size of an object in `reclaim` in bytes, a multiple of 8; the bytes beyond 64 are in a separate allocation
@@ -124,6 +124,10 @@ pub(crate) struct BenchArgs {
     /// Write a page of all results into FOLDER, with its figures, JSON and CSV, after each experiment
     #[arg(long, value_name = "FOLDER")]
     pub(crate) report: Option<PathBuf>,
+
+    /// Print every figure, metric and name, not only the answer and its table
+    #[arg(long)]
+    pub(crate) verbose: bool,
 
     #[command(flatten)]
     pub(crate) results: ResultFlags,
@@ -158,15 +162,6 @@ impl Inside {
             Self::Always => "always",
             Self::Half => "half",
             Self::Blocked => "blocked",
-        }
-    }
-
-    /// For the captions of tables.
-    pub(crate) fn in_words(self) -> &'static str {
-        match self {
-            Self::Always => "always inside",
-            Self::Half => "half of the time inside",
-            Self::Blocked => "blocked inside",
         }
     }
 }

@@ -16,6 +16,9 @@ use crate::peers::{self, group};
 use args::LEAST_ELEMENTS;
 pub(crate) use args::{BenchArgs, ELEMENTS, Experiment, Inside, MAX_READERS, Structure};
 
+/// The rows of an experiment, and lines that say how they came about.
+pub(crate) type Measured = (Vec<Row>, Vec<String>);
+
 /// An experiment, planned from the command line. All are planned before the first one runs.
 pub(crate) trait Plan: Sized {
     const EXPERIMENT: Experiment;
@@ -32,8 +35,8 @@ pub(crate) trait Plan: Sized {
     /// The plan for what was asked for. `scenarios` holds those of this experiment; all of them if it is empty.
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop>;
 
-    /// Measures, and prints the tables unless told to be `silent`.
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop>;
+    /// Measures.
+    fn run(&self) -> Result<Measured, Stop>;
 }
 
 /// The plan of an experiment; `None` when it was not asked for.

@@ -36,7 +36,51 @@ const COURSE: Figure = Figure {
     ..COMMON
 };
 
+const RATIOS: Figure = Figure {
+    up: Up { better: Better::Neither, ..Up::less("", "times as much") },
+    beside: &[
+        "scenario",
+        "readers",
+        "policy",
+        "elements",
+        "section_us",
+        "round_s",
+        "host_cpus",
+        "accel",
+        "clock",
+    ],
+    words: "",
+    ..COMMON
+};
+
 pub(crate) const FIGURES: &[&Figure] = &[
+    &Figure {
+        name: "guest-to-baseline",
+        scenarios: &["overcommit"],
+        title: "Ratio to the baseline",
+        across: Across::Metrics(&[
+            ("gp_mean_to_baseline", "mean grace period"),
+            ("gp_max_to_baseline", "longest"),
+            ("delay_mean_to_baseline", "mean delay"),
+            ("delay_max_to_baseline", "longest delay"),
+            ("cpu_per_gp_to_baseline", "CPU/GP"),
+            ("peak_pending_to_baseline", "peak pending"),
+            ("synchronize_rcu_mean_to_baseline", "mean call"),
+            ("synchronize_rcu_max_to_baseline", "longest call"),
+        ]),
+        ..RATIOS
+    },
+    &Figure {
+        name: "guest-to-symmetric",
+        title: "Ratio of asymmetric to symmetric fences",
+        across: Across::Metrics(&[
+            ("gp_mean_to_symmetric", "mean grace period"),
+            ("gp_max_to_symmetric", "longest"),
+            ("delay_mean_to_symmetric", "mean delay"),
+            ("lookups_to_symmetric", "lookups"),
+        ]),
+        ..RATIOS
+    },
     &Figure {
         name: "guest-grace-periods",
         title: "Grace periods inside guests",

@@ -46,6 +46,18 @@ pub(super) struct Ran {
     pub(super) peers: BTreeMap<String, String>,
 }
 
+impl Ran {
+    /// What it was, in a line.
+    pub(super) fn about(&self) -> String {
+        let Self { title, kernel, accel, clock, wall_s, .. } = self;
+        let rate = self.clock_rate.map_or_else(String::new, |rate| format!(" at {rate:.2} of the host's"));
+        let waited = self.waiting_share.map_or_else(String::new, |share| {
+            format!("; its virtual CPUs waited for the host {:.0} % of the time", share * 100.0)
+        });
+        format!("Guest, {title}: {kernel}, {accel}, clock {clock}{rate}, {wall_s:.0} s{waited}")
+    }
+}
+
 /// All that the guests of a run have in common.
 #[derive(Debug)]
 pub(super) struct Lab {

@@ -17,19 +17,20 @@ mod lab;
 mod options;
 mod ratio;
 mod settings;
-mod show;
 mod stores;
 mod wire;
 
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::{Machine, cpus};
-use stillpoint_harness::output::json;
+use stillpoint_harness::output::json::{self, Row};
+use stillpoint_harness::output::table;
 use stillpoint_harness::qemu::needs::{self, Needs};
 use stillpoint_harness::qemu::{self, Accel};
 use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
+use self::contenders::{CONTENDERS, KERNEL};
 use self::lab::{Lab, Ran};
 use crate::peers;
 
@@ -91,7 +92,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     }
     let (rows, guests, failures) = lab.run_all(&settings);
     if !silent {
-        show::tables(&rows, &guests);
+        guests.iter().for_each(|guest| output::say(guest.about()));
+        output::figures::print(FIGURES, &rows, options.verbose);
+        notes(&rows, &guests).iter().for_each(output::say_text);
+        if options.verbose {
+            table::of_everything(&rows);
+        }
     }
     results::check_interrupt(&rows)?;
     results.write(&machine, &rows, Extra { skipped: None, guests }, FIGURES)?;
@@ -99,4 +105,40 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
         [] => json::judge(&rows),
         failures => Err(Stop::Failed(failures.join("; "))),
     }
+}
+
+/// The virtual CPUs of a baseline may wait for this share of the time, since QEMU itself needs some of it.
+const UNDISTURBED: f64 = 0.1;
+
+/// What spoils the figures, and what is left out; a line each.
+fn notes(rows: &[Row], guests: &[Ran]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(row) = rows.iter().find(|row| row.contender == KERNEL) {
+        let by = row.params.get("grace_periods_by").and_then(|by| by.as_str()).unwrap_or_default();
+        notes.push(format!(
+            "{KERNEL}: a call that finds a grace period running waits for the next one too. Every virtual CPU is busy. \
+             Grace periods are timed by: {by}."
+        ));
+    }
+    let is_disturbed =
+        |guest: &&Ran| guest.baseline && guest.waiting_share.is_some_and(|share| share > UNDISTURBED);
+    if let Some(guest) = guests.iter().find(is_disturbed) {
+        notes.push(format!(
+            "Other programs took CPU time from this guest ({}). Ratios to it are smaller than they should be.",
+            guest.title
+        ));
+    }
+    if guests.iter().any(|guest| guest.accel == "tcg") {
+        let why = "Every instruction, interrupt and fence is emulated.";
+        notes.push(format!("Software emulation: compare only within this run. {why}"));
+    }
+    if guests.iter().all(|guest| !guest.peers.contains_key("liburcu")) {
+        let names: Vec<&str> =
+            CONTENDERS.iter().map(|entry| entry.name).filter(|name| name.starts_with("liburcu")).collect();
+        let names = names.join(", ");
+        notes.push(format!("{names} left out: install liburcu-dev, then build the guest's program again"));
+    }
+    let why = "a static program could contain its libraries only together with all of its drivers.";
+    notes.push(format!("DPDK is left out: {why}"));
+    notes
 }

@@ -75,6 +75,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
 
+    /// Print every metric, too
+    #[arg(long)]
+    pub(super) verbose: bool,
+
     #[command(flatten)]
     pub(super) results: ResultFlags,
 }

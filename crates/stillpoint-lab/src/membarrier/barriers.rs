@@ -30,14 +30,14 @@ pub(super) fn way_of(name: &str, prefix: &str) -> Option<Way> {
 pub(super) enum Barrier {
     Syscall,
     Mprotect(Page),
-    Signal { strategy: Strategy, helps: bool },
+    Signal(Strategy),
     Module(Device, Way),
 }
 
 impl Barrier {
     /// The contender of that name; `None` for those of the scenario `readers`.
     pub(super) fn of(name: &str) -> Result<Option<Self>, String> {
-        let signal = |strategy, helps| Ok(Some(Self::Signal { strategy, helps }));
+        let signal = |strategy| Ok(Some(Self::Signal(strategy)));
         let module = |way| {
             let device = Device::open().map_err(|error| error.to_string())?;
             Ok(Some(Self::Module(device, way)))
@@ -51,10 +51,9 @@ impl Barrier {
             "mprotect" => {
                 Page::new().map(Self::Mprotect).map(Some).map_err(|error| format!("mprotect: {error}"))
             }
-            "signal/flat" => signal(Strategy::Flat, true),
-            "signal/tree" => signal(Strategy::Tree, true),
-            "signal/hybrid" => signal(Strategy::Hybrid(16), true),
-            "signal/tree-unhelped" => signal(Strategy::Tree, false),
+            "signal/flat" => signal(Strategy::Flat),
+            "signal/tree" => signal(Strategy::Tree),
+            "signal/hybrid" => signal(Strategy::Hybrid(16)),
             _ => way_of(name, "module/").map_or(Ok(None), module),
         }
     }
@@ -72,9 +71,9 @@ impl Barrier {
                 page.fence().map_err(|error| format!("mprotect: {error}"))?;
                 (None, 0)
             }
-            &Self::Signal { strategy, helps } => {
+            &Self::Signal(strategy) => {
                 let multicast = signals::multicast().map_err(|error| error.to_string())?;
-                let report = multicast.strategy(strategy).helping(helps).fence();
+                let report = multicast.strategy(strategy).fence();
                 let report = report.map_err(|error| error.to_string())?;
                 if report.receivers != threads {
                     return Err(format!(

@@ -15,7 +15,7 @@ use stillpoint_harness::stats::{Distribution, median};
 use stillpoint_multicast_lab::device;
 
 use super::barriers::{Barrier, Timed};
-use super::{Plan, Setting, State, crowd, has_module_behind, paces, readers};
+use super::{Plan, Setting, State, crowd, has_module_behind, readers};
 
 /// The fewest barriers in a slice: some take longer than a slice.
 const LEAST: usize = 2;
@@ -46,10 +46,6 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
                     if per_second == u32::MAX { "all possible".to_owned() } else { per_second.to_string() };
                 progress.stage(&format!("membarrier: readers, {asked} synchronizations a second"));
                 rows.extend(readers::measure(plan, per_second)?);
-            }
-            Setting::Paces => {
-                progress.stage("membarrier: paces of heavy fences");
-                rows.extend(paces::measure(plan)?);
             }
         }
         progress.step();
@@ -86,8 +82,7 @@ impl Round {
 }
 
 fn barriers(plan: &Plan, threads: usize, initiators: usize, state: State) -> Result<Vec<Row>, String> {
-    let barriers =
-        plan.contenders.iter().filter(|name| !name.starts_with("mode/") && !name.starts_with("pace/"));
+    let barriers = plan.contenders.iter().filter(|name| !name.starts_with("mode/"));
     let names = with_control(barriers.cloned().collect());
     let scenario = if initiators == 1 { "receivers" } else { "initiators" };
     let measure = |name: &String, (): &()| {

@@ -11,9 +11,7 @@ mod barriers;
 mod crowd;
 mod figures;
 mod measure;
-mod paces;
 mod readers;
-mod show;
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +24,7 @@ use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_multicast_lab::device;
 
-use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, in_scenario};
 use crate::peers::group;
 
 /// The contenders, in the order of the tables.
@@ -36,7 +34,6 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "signal/flat",
     "signal/tree",
     "signal/hybrid",
-    "signal/tree-unhelped",
     "module/smp-call",
     "module/flat",
     "module/tree",
@@ -49,16 +46,10 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "mode/module-tree",
     "mode/module-split",
     "mode/module-hybrid",
-    "pace/fence",
-    "pace/0us",
-    "pace/50us",
-    "pace/200us",
-    "pace/1000us",
-    "pace/busy",
 ];
 
-/// What is varied: the number of threads, the number of initiators, how often a writer synchronizes, and its pace of fences.
-pub(crate) const SCENARIOS: &[&str] = &["receivers", "initiators", "readers", "paces"];
+/// What is varied: the number of threads, the number of initiators, and how often a writer synchronizes.
+pub(crate) const SCENARIOS: &[&str] = &["receivers", "initiators", "readers"];
 
 /// What the threads do during the barriers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,8 +78,6 @@ enum Setting {
     Barriers { threads: usize, initiators: usize, state: State },
     /// Readers on every CPU, and a writer that synchronizes at this rate: never at 0, without a pause at `u32::MAX`.
     Readers { per_second: u32 },
-    /// The same readers, and a writer that retires objects; what is varied is its pace of fences.
-    Paces,
 }
 
 /// What to measure. It travels to the child process as JSON.
@@ -200,24 +189,18 @@ impl experiment::Plan for Plan {
         if has("readers") {
             settings.extend(frequencies.iter().map(|&per_second| Setting::Readers { per_second }));
         }
-        if has("paces") {
-            settings.push(Setting::Paces);
-        }
         let rounds = length.rounds_or(3, 3, 7);
         let slice = length.slice(rounds, SLICE);
         Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
+    fn run(&self) -> Result<Measured, Stop> {
         let mut rows = Vec::new();
         for plan in self.parts().iter().take_while(|_| !interrupt::requested()) {
             rows.extend(child::ask(plan)?.unwrap_or_default());
         }
         readers::relate(&mut rows);
-        if !silent {
-            show::tables(&rows);
-        }
-        Ok(rows)
+        Ok((rows, Vec::new()))
     }
 }
 
@@ -243,7 +226,10 @@ mod tests {
     #[test]
     fn the_back_end_of_a_process_is_that_of_all_its_contenders() {
         let plan = |names: &[&str]| Plan {
-            settings: vec![Setting::Readers { per_second: 0 }, Setting::Paces],
+            settings: vec![
+                Setting::Readers { per_second: 0 },
+                Setting::Barriers { threads: 2, initiators: 1, state: State::Paused },
+            ],
             contenders: names.iter().map(|&name| name.to_owned()).collect(),
             rounds: 1,
             slice: SLICE,

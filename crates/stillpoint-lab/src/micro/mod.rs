@@ -2,7 +2,6 @@
 
 mod figures;
 mod ours;
-mod show;
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_peers::{Micro, Timed};
 
-use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, asked_for, in_scenario};
 use crate::reclaim::names::CONTENDERS;
 
 /// The operations, which are the scenarios of this experiment.
@@ -108,13 +107,8 @@ impl experiment::Plan for Plan {
         Ok(Self::of("micro", operations, args, cpu))
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let rows = self.rows()?;
-        if !silent {
-            let order: Vec<&str> = CONTENDERS.iter().map(|entry| entry.name).collect();
-            self.show(&rows, OPERATIONS, &order);
-        }
-        Ok(rows)
+    fn run(&self) -> Result<Measured, Stop> {
+        Ok((self.rows()?, vec![format!("On CPU {}.", self.cpu)]))
     }
 }
 
@@ -136,12 +130,6 @@ impl Plan {
             scope.spawn(|| measure(self)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
         .map_err(Stop::usage)
-    }
-
-    /// Prints the costs, a line for each contender and a column for each operation, both in the given order; other
-    /// contenders come last.
-    pub(crate) fn show(&self, rows: &[Row], operations: &[&str], contenders: &[&str]) {
-        show::table(rows, operations, contenders, self.cpu);
     }
 }
 

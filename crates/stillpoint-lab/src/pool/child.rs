@@ -5,6 +5,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::huge_pages::HugePages;
+use stillpoint_harness::output::format::plain;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::{OBJECT, TRANSMISSION_MEGABYTES};
 
@@ -110,6 +111,9 @@ fn until_all_end(on: OnHugePages<Plan>) -> Result<(Vec<Row>, Vec<String>), Stop>
         // The child has ended, and the hung contender with it. The next child leaves that contender out.
         order.without.push((row.contender.clone(), row.param("cache")));
         order.first = setting;
+        if let Some(reason) = row.metrics.get("unfinished") {
+            notes.push(format!("{}, {}: {}", row.scenario, row.contender, plain(reason)));
+        }
         rows.push(row);
         if interrupt::requested() {
             break;

@@ -10,7 +10,6 @@ mod measure;
 mod ours;
 mod pipe;
 mod plan;
-mod show;
 mod watch;
 
 pub(crate) use plan::Plan;

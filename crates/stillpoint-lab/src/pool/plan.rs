@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::LengthFlags;
 use stillpoint_harness::output::figures::Figure;
-use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::Shape;
 
-use super::{CONTENDERS, SCENARIOS, child, show, transmits};
-use crate::experiment::{self, BenchArgs, Experiment, has_dpdk, in_scenario};
+use super::{CONTENDERS, SCENARIOS, child, transmits};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, has_dpdk, in_scenario};
 use crate::peers;
 
 /// The most objects that a cache holds, DPDK's and ours.
@@ -81,12 +80,8 @@ impl experiment::Plan for Plan {
         Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let (rows, notes) = child::run(self)?;
-        if !silent {
-            show::tables(&rows, &notes);
-        }
-        Ok(rows)
+    fn run(&self) -> Result<Measured, Stop> {
+        child::run(self)
     }
 }
 

@@ -8,10 +8,9 @@ use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::experiment::timing::Budget;
 use stillpoint_harness::machine::cpus::format_list;
 use stillpoint_harness::output::figures::Figure;
-use stillpoint_harness::output::json::Row;
 use stillpoint_peers::Work;
 
-use crate::experiment::{self, BenchArgs, Experiment, Inside, MAX_READERS};
+use crate::experiment::{self, BenchArgs, Experiment, Inside, MAX_READERS, Measured};
 use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
 use crate::reclaim::names::{Entry, Policy, Quick, entry};
 use crate::reclaim::plan::contenders;
@@ -165,8 +164,8 @@ impl experiment::Plan for Plan {
         Ok(Self { parts, rounds, round, seed: args.seed, cores, writer_cpu, left_out })
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        super::run(self, silent)
+    fn run(&self) -> Result<Measured, Stop> {
+        super::run(self)
     }
 }
 

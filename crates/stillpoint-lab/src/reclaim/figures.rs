@@ -14,6 +14,16 @@ const COMMON: Figure = Figure {
     ..Figure::PLAIN
 };
 
+/// Of the best contender of each library; it stands first on the page.
+pub(crate) static BEST: Figure = Figure {
+    name: "delay-of-libraries",
+    scenarios: &[ONE_CORE],
+    title: "All readers on one CPU: the best of each library",
+    across: READERS,
+    up: DELAY,
+    ..COMMON
+};
+
 pub(crate) const FIGURES: &[&Figure] = &[
     &Figure {
         name: "delay-own-core",

@@ -7,11 +7,11 @@
 mod answer;
 mod figures;
 pub(crate) mod names;
+mod notes;
 pub(crate) mod ours;
 pub(crate) mod plan;
 pub(crate) mod round;
 pub(crate) mod setting;
-mod show;
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -33,19 +33,20 @@ use stillpoint_harness::stats::{Distribution, median};
 use stillpoint_peers::table::make_reclaiming;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
-use crate::experiment::Structure;
+use crate::experiment::{Measured, Structure};
 use crate::reclaim::names::{Entry, SPREAD};
 use crate::reclaim::plan::{Part, is_ours};
 use crate::reclaim::round::{Outcome, Round};
 
-pub(crate) use answer::answer;
+pub(crate) use answer::{QUESTION, answer, of_libraries, table};
+pub(crate) use figures::BEST;
 pub(crate) use plan::Plan;
 
-/// Runs the experiment. Prints each table as soon as it is complete, unless `silent`.
-pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
+/// Runs the experiment.
+pub(crate) fn run(plan: &Plan) -> Result<Measured, Stop> {
     plan.left_out.iter().for_each(stillpoint_harness::output::leave_out);
     if plan.parts.is_empty() {
-        return Ok(Vec::new()); // a run of all experiments, with nothing for this one
+        return Ok(Default::default()); // a run of all experiments, with nothing for this one
     }
     let progress = Progress::new(plan.steps());
     let building = format!("building {}s of {} elements", plan.structure.name(), plan.elements);
@@ -55,14 +56,9 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     let field = Field::build(plan)?;
 
     let measure = |part: &Part| run_part(plan, part, &field, &progress);
-    let rows = in_parts(&plan.parts, &progress, silent, measure, |setting, rows| {
-        show::part(setting, plan.structure, rows);
-    });
-    drop(progress);
-    if !silent && !rows.is_empty() {
-        show::notes(plan, &rows, huge_pages.is_some(), fence_beside_a_thread());
-    }
-    Ok(rows)
+    let rows = in_parts(&plan.parts, measure);
+    let notes = notes::of(plan, &rows, huge_pages.is_some(), fence_beside_a_thread());
+    Ok((rows, notes))
 }
 
 /// The median time of a heavy fence in nanoseconds, beside a thread that runs on another CPU. `None` if there is no such CPU, or no fence.

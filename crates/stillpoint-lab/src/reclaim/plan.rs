@@ -6,11 +6,10 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::experiment::timing::Budget;
 use stillpoint_harness::output::figures::Figure;
-use stillpoint_harness::output::json::Row;
 use stillpoint_peers::{Delays, Element, Recipe};
 
 use crate::experiment::{self, asked_for};
-use crate::experiment::{BenchArgs, Experiment, Structure};
+use crate::experiment::{BenchArgs, Experiment, Measured, Structure};
 use crate::peers;
 use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
 use crate::reclaim::ours;
@@ -96,8 +95,8 @@ impl experiment::Plan for Plan {
         Self::of(args, structure, parts, timing, left_out)
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        super::run(self, silent)
+    fn run(&self) -> Result<Measured, Stop> {
+        super::run(self)
     }
 }
 
@@ -227,7 +226,7 @@ mod tests {
         assert_eq!(plan("reclaim --contenders seize --structure array").unwrap().unwrap().parts.len(), 5);
         let beside = plan("all --contenders seize").unwrap().unwrap();
         assert!(beside.parts.is_empty() && beside.left_out.len() == 1, "{beside:?}");
-        assert!(experiment::Plan::run(&beside, true).unwrap().is_empty());
+        assert!(experiment::Plan::run(&beside).unwrap().0.is_empty());
     }
 
     #[test]

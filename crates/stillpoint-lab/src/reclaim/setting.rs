@@ -2,8 +2,6 @@
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::LengthFlags;
-use stillpoint_harness::machine::cpus::format_list;
-use stillpoint_harness::output::format::number_of;
 
 use crate::experiment::in_scenario;
 use crate::reclaim::names::{ONE_CORE, OWN_CORE, SPREAD};
@@ -28,28 +26,6 @@ impl Setting {
 
     pub(crate) fn readers(&self) -> usize {
         self.reader_cpus.len()
-    }
-
-    /// The setting in words, for the caption of its table.
-    pub(crate) fn caption(&self) -> String {
-        let each = if self.readers() == 1 { "" } else { "each " };
-        let readers = number_of(self.readers() as u64, "reader");
-        let mut cpus = self.reader_cpus.clone();
-        cpus.sort_unstable();
-        cpus.dedup();
-        let (cpus, writer) = (format_list(&cpus), self.writer_cpu);
-        match self.scenario {
-            OWN_CORE => {
-                format!(
-                    "Figure A, own-core: {readers}, {each}on its own CPU ({cpus}), the writer on CPU {writer}"
-                )
-            }
-            ONE_CORE => format!("Figure B, one-core: {readers} on CPU {cpus}, the writer on CPU {writer}"),
-            _ => format!(
-                "Figure C, spread: {readers} over {} ({cpus}), the writer on CPU {writer}",
-                number_of(self.cores as u64, "CPU")
-            ),
-        }
     }
 }
 

@@ -36,7 +36,7 @@ Bold ratios above are losses. Behind most of them is one of these reasons:
 pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
     let mut page = String::from("# Performance\n\n");
     if let Some(answer) = read.iter().find_map(|read| reclaim::answer(&read.rows)) {
-        let _ = write!(page, "**{answer}**\n\n");
+        let _ = write!(page, "**{} {answer}**\n\n", reclaim::QUESTION);
     }
     page += "![Mean delay from unlink to free against the number of readers on one CPU](../pictures/delay.svg)\n\n";
     page += "`stillpoint report --markdown` wrote this page from the results of these commands. Single runs vary, and so do machines: repeat them.\n\n";
@@ -85,7 +85,7 @@ fn of_figure(experiment: &str, shown: &Shown) -> Vec<Vec<String>> {
         shown.control.as_ref().map_or_else(String::new, |control| control.difference(control.percent_p50));
     let line = |verdict: &Verdict| {
         let amount =
-            |(name, figure): &(String, f64)| format!("{name} {}", shown.chart.figure.up.amount(*figure));
+            |(name, figure): &(String, f64)| format!("{name} {}", shown.chart.figure.amount(*figure));
         let ratio = match shown.standing_of(verdict) {
             Standing::Behind => format!("**{}**", factor(verdict)),
             Standing::Even => format!("{}, even", factor(verdict)),

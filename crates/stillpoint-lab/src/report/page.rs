@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::show::disturbance;
-use stillpoint_harness::output::figures::{Figure, Ground, Verdict, svg};
+use stillpoint_harness::output::figures::{Figure, Ground, Verdict, charts, svg};
 use stillpoint_harness::output::format::{bytes, hertz, number_of};
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::results::INTERRUPTED;
@@ -20,6 +20,12 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
     for section in &sections {
         drawn.push(of_section(section)?);
     }
+    let answers: Vec<String> = read.iter().filter_map(|read| reclaim::answer(&read.rows)).collect();
+    let best = read.iter().map(|read| reclaim::of_libraries(&read.rows)).find(|rows| !rows.is_empty());
+    let chart = best.and_then(|rows| charts(&[&reclaim::BEST], &rows).into_iter().next());
+    let best = chart.map(Shown::of);
+    let picture = best.as_ref().map(of_chart).transpose()?;
+    let best = best.map(|best| best.chart.by_contender());
     let data: Vec<Value> = read
         .iter()
         .map(|read| json!({ "command": read.command, "machine": read.machine, "rows": read.rows }))
@@ -42,12 +48,17 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
             }
             body {
                 main {
-                    h1 { "stillpoint beside others, on this machine" }
+                    h1 { @if answers.is_empty() { "stillpoint beside others, on this machine" } @else { (reclaim::QUESTION) } }
+                    @for line in &answers { p { strong { (line) } } }
                     @for line in read.iter().flat_map(warnings) { p.behind { (line) } }
-                    @for line in read.iter().filter_map(|read| reclaim::answer(&read.rows)) { p { strong { (line) } } }
-                    (verdicts(&sections))
-                    @for section in drawn { (section) }
-                    (machines(read))
+                    @if let Some((header, lines)) = best { (grid("Mean delays", "", &header, &lines)) }
+                    @if let Some(picture) = picture { (picture) }
+                    details open[answers.is_empty()] {
+                        summary { "All figures, verdicts and machines" }
+                        (verdicts(&sections))
+                        @for section in drawn { (section) }
+                        (machines(read))
+                    }
                 }
                 script type="application/json" id="results" { (PreEscaped(data)) }
             }
@@ -148,20 +159,7 @@ fn of_section(section: &Section<'_>) -> Result<Markup, Stop> {
             @for figure in figures { (figure) }
             @for table in &section.tables {
                 h3 { (table.caption) }
-                div.wide tabindex="0" role="region" aria-label=(table.caption) {
-                    table.words {
-                        thead { tr { @for name in table.header { th scope="col" { (name) } } } }
-                        tbody {
-                            @for line in &table.lines {
-                                tr {
-                                    @for (at, cell) in line.iter().enumerate() {
-                                        @if at == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
+                (grid(table.caption, "words", table.header, &table.lines))
             }
             @let named = section.names();
             @if !named.is_empty() {
@@ -174,15 +172,36 @@ fn of_section(section: &Section<'_>) -> Result<Markup, Stop> {
             }
             @if !section.void.is_empty() {
                 h3 { "Rows that do not count" }
-                div.wide tabindex="0" role="region" aria-label="Rows that do not count" {
-                    table.words {
-                        thead { tr { th scope="col" { "row" } th scope="col" { "why" } } }
-                        tbody { @for (row, why) in &section.void { tr { td { (row) } td { (why) } } } }
+                @let void: Vec<[&str; 2]> = section.void.iter().map(|(row, why)| [row.as_str(), why.as_str()]).collect();
+                (grid("Rows that do not count", "words", &["row", "why"], &void))
+            }
+        }
+    })
+}
+
+/// A table; the first cell of each line names it.
+fn grid<L: AsRef<[S]>, S: AsRef<str>>(
+    caption: &str,
+    class: &str,
+    header: &[impl AsRef<str>],
+    lines: &[L],
+) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(caption) {
+            table class=(class) {
+                thead { tr { @for name in header { th scope="col" { (name.as_ref()) } } } }
+                tbody {
+                    @for line in lines {
+                        tr {
+                            @for (at, cell) in line.as_ref().iter().enumerate() {
+                                @if at == 0 { th scope="row" { (cell.as_ref()) } } @else { td { (cell.as_ref()) } }
+                            }
+                        }
                     }
                 }
             }
         }
-    })
+    }
 }
 
 fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
@@ -208,8 +227,8 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
                             li {
                                 (verdict.at) ": "
                                 strong class=(shown.standing_of(verdict).name()) { (factor(verdict)) }
-                                ", " (verdict.ours.0) " " (chart.figure.up.amount(verdict.ours.1))
-                                " beside " (verdict.theirs.0) " " (chart.figure.up.amount(verdict.theirs.1))
+                                ", " (verdict.ours.0) " " (chart.figure.amount(verdict.ours.1))
+                                " beside " (verdict.theirs.0) " " (chart.figure.amount(verdict.theirs.1))
                             }
                         }
                     }
@@ -217,20 +236,7 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
             }
             details {
                 summary { "The numbers: " (chart.figure.up.title) }
-                div.wide tabindex="0" role="region" aria-label={ "Numbers of: " (title) } {
-                    table {
-                        thead { tr { @for name in &header { th scope="col" { (name) } } } }
-                        tbody {
-                            @for line in &lines {
-                                tr {
-                                    @for (at, cell) in line.iter().enumerate() {
-                                        @if at == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
+                (grid(&format!("Numbers of: {title}"), "", &header, &lines))
             }
         }
     })
@@ -265,11 +271,8 @@ fn machines(read: &[Read]) -> Markup {
             h2 id="machines" { "Machines" }
             @for read in read {
                 h3 { code { (read.command) } }
-                div.wide tabindex="0" role="region" aria-label={ "The machine of: " (read.command) } {
-                    table.words {
-                        tbody { @for [name, value] in read.machine.iter().map(|(name, value)| fact(name, value)) { tr { th scope="row" { (name) } td { (value) } } } }
-                    }
-                }
+                @let facts: Vec<[String; 2]> = read.machine.iter().map(|(name, value)| fact(name, value)).collect();
+                (grid(&format!("The machine of: {}", read.command), "words", &[""; 0], &facts))
             }
         }
     }

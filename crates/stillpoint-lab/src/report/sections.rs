@@ -2,7 +2,7 @@
 
 use stillpoint_harness::experiment::control::{self, Control};
 use stillpoint_harness::experiment::show::disturbance;
-use stillpoint_harness::output::figures::{self, Across, Chart, Figure, Verdict};
+use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
 use stillpoint_harness::output::json::{Read, Row};
 use stillpoint_multicast_lab::simulate::{self, Table};
 
@@ -82,6 +82,12 @@ impl Standing {
 }
 
 impl Shown {
+    /// A chart by itself, which decides nothing.
+    pub(super) fn of(chart: Chart) -> Self {
+        let id = chart.file();
+        Self { chart, verdicts: Vec::new(), control: None, disturbed: Vec::new(), id }
+    }
+
     /// Two figures whose ratio is below this count as even.
     fn even(&self) -> f64 {
         self.control.as_ref().map_or(EVEN, |control| EVEN.max(1.0 + control.percent_p50 / 100.0))
@@ -221,10 +227,6 @@ pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Se
 
 /// The control of the metric of a figure that differs most.
 fn control_of(controls: &[Control], figure: &Figure) -> Option<Control> {
-    let is_drawn = |control: &&Control| match figure.across {
-        Across::Metrics(metrics) => metrics.iter().any(|(metric, _)| *metric == control.metric),
-        _ => control.metric == figure.up.metric,
-    };
     let order = |one: &&Control, other: &&Control| one.percent_p50.total_cmp(&other.percent_p50);
-    controls.iter().filter(is_drawn).max_by(order).cloned()
+    controls.iter().filter(|control| figure.shows(&control.metric)).max_by(order).cloned()
 }

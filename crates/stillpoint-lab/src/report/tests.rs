@@ -40,7 +40,7 @@ fn the_verdict_names_what_is_behind_and_what_is_ahead() {
         "Figures that compare this library with others: 1.",
         "0.50x",
         "4.00x",
-        "stillpoint/guard 2 beside crossbeam-epoch 8",
+        "stillpoint/guard 2 ns beside crossbeam-epoch 8 ns",
         "class=\"behind\"",
     ] {
         assert!(page.contains(part), "'{part}' is missing");
@@ -156,12 +156,38 @@ fn the_page_of_the_book_has_a_line_for_each_figure_and_losses_in_bold() {
         "`cargo run --release -- bench micro --json",
         "; 3 rows\n  **1 of 3 rows do not count; the reasons are below.**",
         "- pin, liburcu/mb does not count: freed too early",
-        "| pin | stillpoint/guard 2 | crossbeam-epoch 8 | 4.00x |",
+        "| pin | stillpoint/guard 2 ns | crossbeam-epoch 8 ns | 4.00x |",
     ] {
         assert!(ahead.contains(part), "'{part}' is missing in {ahead}");
     }
-    assert!(behind.contains("| stillpoint/guard 8 | crossbeam-epoch 2 | **0.25x** |"), "{behind}");
+    assert!(behind.contains("| stillpoint/guard 8 ns | crossbeam-epoch 2 ns | **0.25x** |"), "{behind}");
     assert!(even.contains("| 1.02x, even |"), "{even}");
+}
+
+#[test]
+fn the_page_begins_with_the_question_and_folds_the_rest() {
+    let row = |scenario: &str, readers: u64, contender: &str, delay: f64| {
+        let mut row = Row::new("reclaim", scenario, contender).with("readers", readers).with("round_s", 1.0);
+        row.put("delay_us_mean", delay, 3);
+        row
+    };
+    let mut rows = Vec::new();
+    for (contender, times) in [("stillpoint/protected", 1.0), ("dpdk/rcu", 100.0), ("dpdk/rcu+poll", 200.0)] {
+        rows.push(row("own-core", 1, contender, 100.0));
+        rows.extend([8, 16].map(|readers| row("one-core", readers, contender, 100.0 * times)));
+    }
+    let of = |rows: Vec<Row>| page::text(&[read(rows)], reclaim::Plan::FIGURES).unwrap();
+    let page = of(rows.clone());
+    let (before, _) = page.split_once("<details><summary>All figures").unwrap();
+    assert!(
+        before.contains("<h1>Do preempted readers stall memory here?</h1><p><strong>Yes, that of dpdk."),
+        "{before}"
+    );
+    assert!(before.contains("the best of each library") && !before.contains("dpdk/rcu+poll"), "{before}");
+    // A run that does not tell has no verdict here either.
+    rows.iter_mut().for_each(|row| row.put("foreign_cpus", 0.5, 3));
+    assert!(of(rows).contains("<p><strong>This run does not tell"));
+    assert!(self::page(vec![cost("pin", "seize", 2.0)]).contains("<details open><summary>"));
 }
 
 /// A file below `docs` has this text. `STILLPOINT_WRITE_PAGE=1` writes it.

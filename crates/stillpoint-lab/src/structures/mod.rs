@@ -7,15 +7,13 @@
 mod figures;
 mod measure;
 mod ours;
-mod show;
 
 use std::time::Duration;
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::output::figures::Figure;
-use stillpoint_harness::output::json::Row;
 
-use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, in_scenario};
 
 /// The contenders, in the order of the tables. `guard`: lookups in regions; all others protect nodes one by one.
 const CONTENDERS: &[&str] = &[
@@ -110,11 +108,7 @@ impl experiment::Plan for Plan {
         })
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let rows = measure::run(self).map_err(Stop::Failed)?;
-        if !silent {
-            show::tables(&rows);
-        }
-        Ok(rows)
+    fn run(&self) -> Result<Measured, Stop> {
+        Ok((measure::run(self).map_err(Stop::Failed)?, Vec::new()))
     }
 }

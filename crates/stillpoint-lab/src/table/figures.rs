@@ -1,6 +1,6 @@
 //! Rates of tables, and their memory.
 
-use stillpoint_harness::output::figures::{Across, Figure, Up};
+use stillpoint_harness::output::figures::{Across, Better, Figure, Up};
 
 use super::mixes::{BUSTLE, CONC_MAP_BENCH};
 use super::service::SERVICE;
@@ -26,6 +26,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("updates_per_s", "updates"),
         ]),
         up: Up::more("", "operations a second"),
+        words: "Lookups, bursts of 32, and get_or_insert of present keys are in tables as they were filled. 90/10 and 50/50 mix lookups with removals and insertions. Insert+remove: a key is removed and inserted again. Updates make a new value from the old one.",
         ..COMMON
     },
     &Figure {
@@ -66,6 +67,17 @@ pub(crate) const FIGURES: &[&Figure] = &[
         title: "A web service's map",
         across: Across::Params(&["mix", "entries"]),
         up: Up::more("ops_per_s", "operations a second"),
+        ..COMMON
+    },
+    &Figure {
+        name: "table-service-waiting",
+        scenarios: &[SERVICE],
+        title: "Removed entries of a web service's map that wait to be freed",
+        across: Across::Params(&["mix", "entries"]),
+        up: Up {
+            better: Better::Neither,
+            ..Up::more("waiting_most", "entries, at the end of the worst round")
+        },
         ..COMMON
     },
 ];

@@ -12,7 +12,6 @@ mod measure;
 mod mixes;
 mod ours;
 mod service;
-mod show;
 mod single;
 
 use std::time::Duration;
@@ -26,7 +25,9 @@ use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::table::BURST;
 
-use crate::experiment::{self, BenchArgs, ELEMENTS, Experiment, OnHugePages, has_dpdk, in_scenario};
+use crate::experiment::{
+    self, BenchArgs, ELEMENTS, Experiment, Measured, OnHugePages, has_dpdk, in_scenario,
+};
 use crate::peers::{self, group};
 
 pub(crate) use single::Single;
@@ -158,14 +159,11 @@ impl experiment::Plan for Plan {
         Ok(Self { settings, singles, contenders, rounds, cpus: cpus.to_vec(), seed: args.seed })
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let (mut rows, pages) =
+    fn run(&self) -> Result<Measured, Stop> {
+        let (mut rows, notes) =
             if self.settings.is_empty() { Default::default() } else { run_in_child(self)? };
-        if !silent && !rows.is_empty() {
-            show::tables(&rows, &pages);
-        }
-        rows.extend(single::run(self, silent));
-        Ok(rows)
+        rows.extend(single::run(self));
+        Ok((rows, notes))
     }
 }
 
@@ -181,8 +179,8 @@ impl child::Order for OnHugePages<Plan> {
     }
 }
 
-/// Runs a plan in a child. Returns its rows, and a sentence about the huge pages.
-fn run_in_child(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
+/// Runs a plan in a child. Returns its rows, and a line about the huge pages.
+fn run_in_child(plan: &Plan) -> Result<Measured, Stop> {
     // Buckets of 8 bytes an entry and slots of at most 32 bytes, an eighth more entries, and as much to spare.
     let mut plan = plan.clone();
     plan.contenders.retain(|name| name != service::LOCKED);
@@ -200,5 +198,6 @@ fn run_in_child(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
             "rte_hash runs without huge pages: run as root, or reserve them in vm.nr_hugepages".to_owned()
         }
     };
-    Ok((rows.unwrap_or_default(), about))
+    let about = format!("{about}; malloc and stillpoint ask for transparent ones, for every contender.");
+    Ok((rows.unwrap_or_default(), vec![about]))
 }

@@ -10,11 +10,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use stillpoint::rcu::{self, Domain};
 use stillpoint_harness::experiment::control::contender;
-use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::experiment::threads::Account;
-use stillpoint_harness::output::format::rate;
 use stillpoint_harness::output::json::Row;
-use stillpoint_harness::output::{heading, say, table};
 use stillpoint_peers::table::{Bound, Dash, Locked, Map, TableKey, TableValue};
 
 use super::FEW;
@@ -35,11 +32,6 @@ const MIXES: [(&str, u32); 2] = [("90/5/5", 1_000), ("99.9/0.05/0.05", 10)];
 const MANY: usize = 100_000;
 /// Operations between two looks at the clock of the round.
 const BATCH: u64 = 64;
-
-/// The least share of another contender's rate, in every setting.
-const LEAST_SHARE: f64 = 0.9;
-/// The most removed entries that may wait to be freed at the end of a round.
-const MOST_WAITING: f64 = 1_000.0;
 
 type Value = [u64; 8];
 
@@ -219,93 +211,6 @@ impl<'k, M: Bound<String, Value>> User<'k, M> {
     }
 }
 
-/// The rows of one setting.
-struct Rows<'r>(Vec<&'r Row>);
-
-impl Rows<'_> {
-    fn metric(&self, name: &str, metric: &str) -> Option<f64> {
-        self.0.iter().find(|row| row.contender == name)?.metric(metric)
-    }
-
-    /// Our rate, as a share of another contender's.
-    fn share(&self, other: &str) -> Option<f64> {
-        Some(self.metric(OURS, "ops_per_s")? / self.metric(other, "ops_per_s")?)
-    }
-
-    fn of(&self, param: &str) -> String {
-        self.0[0].params[param].to_string().replace('"', "")
-    }
-}
-
-fn by_setting<'r>(rows: &[&'r Row]) -> Vec<Rows<'r>> {
-    rows.chunk_by(|a, b| a.params == b.params).map(|rows| Rows(rows.to_vec())).collect()
-}
-
-/// Prints a line for each setting, and whether the bars are met.
-pub(super) fn show(rows: &[&Row]) {
-    let settings = by_setting(rows);
-    let Some(first) = settings.first() else { return };
-    let names: Vec<&str> = first.0.iter().map(|row| row.contender.as_str()).collect();
-    let is_ours = |name: &str| contender(name) == OURS;
-    let has_ours = names.iter().any(|name| is_ours(name));
-    let ratio = |name: &&str| (has_ours && !is_ours(name)).then(|| format!("ours/{name}"));
-    let of_ours = if has_ours { vec!["waiting".to_owned()] } else { Vec::new() };
-    let header = ["mix", "keys", "threads"].map(str::to_owned).into_iter();
-    let header: Vec<String> = header
-        .chain(names.iter().flat_map(|name| [Some((*name).to_owned()), ratio(name)]).flatten())
-        .chain(of_ours)
-        .collect();
-    let line = |rows: &Rows<'_>| {
-        let mut line = ["mix", "entries", "threads"].map(|param| rows.of(param)).to_vec();
-        for name in &names {
-            let row = rows.0.iter().find(|row| row.contender == *name);
-            line.push(row.map(|row| row.shown_or_failed("ops_per_s", rate)).unwrap_or_default());
-            if ratio(name).is_some() {
-                line.push(rows.share(name).map(|share| format!("{share:.2}")).unwrap_or_default());
-            }
-        }
-        if has_ours {
-            let most = rows.metric(OURS, "waiting_most");
-            line.push(most.map(|most| format!("{most:.0}")).unwrap_or_default());
-        }
-        line
-    };
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    table::of_lines("Table: a web service's map", &header, 1, settings.iter().map(line));
-    say(
-        "Mix: lookups, insertions and removals, in percent. Operations a second of all threads, median of rounds, each in a new \
-         process. Waiting: the removed entries that were not freed yet at the end of a round, in the worst of them.",
-    );
-    disturbance(rows.iter().copied()).into_iter().for_each(say);
-    let verdicts = verdicts(rows);
-    if !verdicts.is_empty() {
-        heading("Bars");
-        verdicts.iter().for_each(say);
-    }
-}
-
-/// A line for each bar, with the setting that is worst.
-fn verdicts(rows: &[&Row]) -> Vec<String> {
-    let settings = by_setting(rows);
-    let verdict = |is_met: bool, what: String, figure: String, rows: &Rows<'_>| {
-        let is_met = if is_met { "met" } else { "missed" };
-        let [mix, entries, threads] = ["mix", "entries", "threads"].map(|param| rows.of(param));
-        format!("{is_met:>6}: {what}; the worst: {figure} ({mix}, {entries} keys, {threads} threads)")
-    };
-    let shares = CONTENDERS[1..].iter().filter_map(|&other| {
-        let shares = settings.iter().filter_map(|rows| Some((rows.share(other)?, rows)));
-        let (least, rows) = shares.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        let what = format!("at least {LEAST_SHARE} of the rate of {other} in every setting");
-        Some(verdict(least >= LEAST_SHARE, what, format!("{least:.2}"), rows))
-    });
-    let waiting = settings.iter().filter_map(|rows| Some((rows.metric(OURS, "waiting_most")?, rows)));
-    let waiting = waiting.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(most, rows)| {
-        let what = format!("at most {MOST_WAITING} removed entries wait at the end of a round");
-        verdict(most <= MOST_WAITING, what, format!("{most:.0}"), rows)
-    });
-    shares.chain(waiting).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -376,33 +281,5 @@ mod tests {
         let map = Forgets(Dash::with_capacity(0));
         let error = run(&map, None, &small(2), &allowed(), 7).unwrap_err();
         assert!(error.contains("operations found something wrong"), "{error}");
-    }
-
-    fn row(contender: &str, threads: usize, rate: f64, waiting: f64) -> Row {
-        let mut row = Setting { threads, ..small(1) }.row(contender);
-        row.put("ops_per_s", rate, 0);
-        if contender == OURS {
-            row.put("waiting_most", waiting, 0);
-        }
-        row
-    }
-
-    #[test]
-    fn the_worst_setting_decides() {
-        let of = |rate, waiting| {
-            let rows =
-                [row(OURS, 2, 100.0, 5.0), row("dashmap", 2, 100.0, 0.0), row(OURS, 16, rate, waiting)];
-            let rows = rows.into_iter().chain([row("dashmap", 16, 100.0, 0.0)]).collect::<Vec<_>>();
-            verdicts(&rows.iter().collect::<Vec<_>>())
-        };
-        let is_met =
-            |lines: &[String]| lines.iter().map(|line| line.starts_with("   met")).collect::<Vec<_>>();
-        assert_eq!(is_met(&of(90.0, 1_000.0)), [true, true]);
-        assert_eq!(is_met(&of(89.0, 1_001.0)), [false, false]);
-        assert!(of(89.0, 7.0)[0].contains("0.89 (90/5/5, 1000 keys, 16 threads)"), "{:?}", of(89.0, 7.0));
-        let mut alone = row(OURS, 2, 1.0, 0.0);
-        alone.void = Some("it was cut short".to_owned());
-        alone.metrics.clear();
-        assert!(verdicts(&[&alone, &row("dashmap", 2, 1.0, 0.0)]).is_empty());
     }
 }

@@ -11,7 +11,7 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_peers::table::{Dash, Map, Papaya, Scc, TableKey, TableValue};
 
 use super::ours::Ours;
-use super::{Plan, growth, mixes, service, show};
+use super::{Plan, growth, mixes, service};
 
 /// The contenders of growth and of the mixes. rte_hash is not one: it does not grow, and has neither keys of any length nor values of any size.
 const CONTENDERS: &[&str] = &["stillpoint/table", "papaya", "dashmap", "scc"];
@@ -116,7 +116,7 @@ impl Single {
 }
 
 /// The rows of all settings.
-pub(super) fn run(plan: &Plan, silent: bool) -> Vec<Row> {
+pub(super) fn run(plan: &Plan) -> Vec<Row> {
     let part = |setting: &Setting| {
         let here = plan.contenders.iter().filter(|name| setting.contenders().contains(&name.as_str()));
         Part { setting: setting.clone(), contenders: with_control(here.cloned().collect()) }
@@ -125,7 +125,7 @@ pub(super) fn run(plan: &Plan, silent: bool) -> Vec<Row> {
     let rows: usize = parts.iter().map(|part| part.contenders.len()).sum();
     let progress = Progress::new(rows * plan.rounds as usize);
     let measure = |Part { setting, contenders }: &Part<Setting, String>| {
-        progress.stage(&format!("table: {}", show::caption(&setting.row(""))));
+        progress.stage(&format!("table: {}", caption(&setting.row(""))));
         let of_round = |contender: &String, &seed: &u64| {
             let (contender, setting) = (contender.clone(), setting.clone());
             let order = Single { contender, setting, cpus: plan.cpus.clone(), seed };
@@ -147,9 +147,21 @@ pub(super) fn run(plan: &Plan, silent: bool) -> Vec<Row> {
         };
         rounds.into_iter().map(row).collect()
     };
-    let rows = in_parts(&parts, &progress, true, measure, |_, _| ());
-    if !silent {
-        show::singles(&rows);
+    in_parts(&parts, measure)
+}
+
+/// The setting of a row that is measured in a separate process, in words.
+fn caption(row: &Row) -> String {
+    let text = |name: &str| {
+        row.params.get(name).map_or_else(String::new, |value| value.to_string().replace('"', ""))
+    };
+    let pairs = format!("keys {}, values of {} bytes", text("keys"), text("value_bytes"));
+    match row.scenario.as_str() {
+        service::SERVICE => {
+            let [mix, entries, threads] = ["mix", "entries", "threads"].map(text);
+            format!("a service, {mix}, {entries} {pairs}, threads: {threads}")
+        }
+        "growth" => format!("growth from 0 to {} entries, {pairs}", text("entries")),
+        harness => format!("{harness}, {pairs}, capacity {}, threads: {}", text("capacity"), text("threads")),
     }
-    rows
 }

@@ -13,6 +13,8 @@ const APPLICATION: Figure = Figure {
     ..Figure::PLAIN
 };
 const CHOICE: Across = Across::Params(&["choice"]);
+/// What the figures do not say.
+const WORDS: &str = "Compare only contenders with the same source of time: an integer costs nothing, an Instant and a Duration some arithmetic, and +clock and rte_timer read the clock themselves.";
 /// The number of timers that the RFC's authors measured.
 const TEN_THOUSAND: &[(&str, &str)] = &[("timers", "10000")];
 
@@ -30,6 +32,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("manage_idle_cycles", "idle poll"),
         ]),
         up: CYCLES,
+        words: WORDS,
         published: &[
             Published {
                 name: "RFC: htimer (5900X)",
@@ -88,6 +91,18 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("reset_ns", "reset"),
         ]),
         up: Up::less("", "ns"),
+        ..COMMON
+    },
+    &Figure {
+        name: "timers-late",
+        scenarios: &["queues"],
+        title: "How late an item is that is inserted while a task waits",
+        across: Across::Metrics(&[
+            ("late_us_p50", "median"),
+            ("late_us_p99", "99 %"),
+            ("late_us_max", "longest"),
+        ]),
+        up: Up::less("", "after the deadline, in µs"),
         ..COMMON
     },
     &Figure {

@@ -10,7 +10,7 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
 use stillpoint_harness::stats::median;
 use stillpoint_peers::timer::{
-    Ability, DelayQueues, HashWheel, Htimers, Nexus, TimerContender, rte_timer, rte_timer_drop_in,
+    Ability, DelayQueues, HashWheel, Nexus, TimerContender, htimer, rte_timer, rte_timer_drop_in,
 };
 
 use super::cycles::Bracket;
@@ -69,7 +69,7 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
         "stillpoint/queue" => Box::new(Queue::new(timers)),
         "stillpoint/delay-queue" => Box::new(SharedQueue::new(timers)),
         "floor" => Box::new(Floor::new(timers)),
-        HTIMER => Box::new(Htimers::new(timers)?),
+        HTIMER => htimer(timers)?,
         "dpdk/rte_timer" => rte_timer(timers)?,
         "drop-in/rte_timer" => rte_timer_drop_in(timers)?,
         "nexus-timer" => Box::new(Nexus::new(timers, false)?),

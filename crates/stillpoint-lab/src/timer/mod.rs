@@ -11,7 +11,6 @@ mod measure;
 mod ours;
 mod queues;
 mod remote;
-mod show;
 mod steady;
 
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@ use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 
-use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, asked_for, in_scenario};
 use crate::peers;
 
 /// The contenders, in the order of the tables: first those that get the time as an integer, then those that get it in
@@ -122,12 +121,8 @@ impl experiment::Plan for Plan {
         })
     }
 
-    fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        let rows = child::ask(self)?.unwrap_or_default();
-        if !silent {
-            show::tables(&rows);
-        }
-        Ok(rows)
+    fn run(&self) -> Result<Measured, Stop> {
+        Ok((child::ask(self)?.unwrap_or_default(), Vec::new()))
     }
 }
 

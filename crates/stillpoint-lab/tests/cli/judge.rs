@@ -80,6 +80,95 @@ fn rows_that_are_missing_void_or_controls_give_no_verdict() {
     }
 }
 
+fn of_preempt(contender: &str, per_core: u64, gp: f64, cpu: f64) -> Value {
+    let params = json!({ "readers_per_core": per_core, "presence": "always", "workload": "mail" });
+    let metrics = json!({
+        "gp_us_mean": gp, "gp_us_max": gp * 10.0, "cpu_us_per_gp": cpu, "peak_pending_bytes": 1000.0, "sections_per_s": 1e6,
+    });
+    let scenario = if per_core == 1 { "baseline" } else { "overcommit" };
+    json!({ "experiment": "preempt", "scenario": scenario, "contender": contender, "params": params, "metrics": metrics })
+}
+
+#[test]
+fn preempted_readers_are_held_against_one_reader_a_core() {
+    let of = |name: &str, what: &str, mean: f64| {
+        let ours = "stillpoint/protected";
+        verdict(name, what, &[of_preempt(ours, 1, 10.0, 1.0), of_preempt(ours, 16, mean, 1.6)])
+    };
+    let mean = "mean grace period under overcommit";
+    let Some(met) = of("preempt-met", mean, 14.0) else { return };
+    assert!(met.0.starts_with("    met: preempt: ") && met.0.contains("1.400"), "{met:?}");
+    assert!(of("preempt-missed", mean, 16.0).unwrap().0.starts_with(" missed: "));
+    let cpu = of("preempt-cpu", "CPU time a grace period under overcommit", 14.0).unwrap();
+    assert!(cpu.0.starts_with(" missed: "), "{cpu:?}");
+    assert!(of("preempt-memory", "peak pending under overcommit", 14.0).unwrap().0.starts_with("    met: "));
+    // A reader that sleeps in its section has no bar.
+    let mut rows = [of_preempt("dpdk/rcu", 1, 100.0, 1.0), of_preempt("dpdk/rcu", 16, 59_000.0, 1.0)];
+    let theirs = "DPDK's mean grace period under overcommit";
+    assert!(verdict("preempt-dpdk", theirs, &rows).unwrap().0.starts_with("    met: "));
+    rows[1]["params"]["presence"] = json!("blocked");
+    assert!(verdict("preempt-blocked", theirs, &rows).unwrap().0.starts_with("nothing: "));
+}
+
+#[test]
+fn bars_of_preempt_find_their_rows() {
+    let file = place("preempt.json");
+    let arguments = "bench preempt --readers 1,16 --duration 30ms --scenarios memory --rounds 1 --contenders stillpoint/protected";
+    let arguments: Vec<&str> = arguments.split(' ').chain(["--json", file.to_str().unwrap()]).collect();
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let Some((said, _)) = judged(&file) else { return };
+    let judged = said.lines().filter(|line| line.contains("met:") || line.contains("missed:"));
+    assert_eq!(judged.count(), 3, "mean, memory and CPU time of protected loads:\n{said}");
+}
+
+#[test]
+fn boosted_readers_are_held_against_those_of_dpdk_and_against_themselves() {
+    let rows = |boost| {
+        ["stillpoint/guard+boost", "stillpoint/guard+migrate"]
+            .map(|name| of_preempt(name, 8, boost, 1.0))
+            .into_iter()
+            .chain([of_preempt("dpdk/rcu", 8, 26_000.0, 1.0)])
+            .collect::<Vec<_>>()
+    };
+    let whats =
+        ["mean grace period, boosted", "mean grace period, migrated", "longest grace period, boosted, µs"];
+    for (boost, met) in [(500.0, [true, true, true]), (2_600.0, [false, true, false])] {
+        for (what, met) in whats.into_iter().zip(met) {
+            let Some(said) = verdict("boost", what, &rows(boost)) else { return };
+            assert_eq!(said.0.starts_with("    met: "), met, "{boost}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn the_worst_setting_of_a_service_decides() {
+    let row = |contender: &str, threads: u64, rate: f64, waiting: f64| {
+        let params = json!({ "threads": threads, "entries": 1000, "mix": "90/5/5" });
+        let metrics = match contender {
+            "dashmap" => json!({ "ops_per_s": rate }),
+            _ => json!({ "ops_per_s": rate, "waiting_most": waiting }),
+        };
+        json!({ "experiment": "table", "scenario": "service", "contender": contender, "params": params, "metrics": metrics })
+    };
+    let ours = "stillpoint/table+get";
+    let (rate, waits) = ("a web service's map beside dashmap", "removed entries that wait");
+    for (of_ours, waiting, is_met) in [(90.0, 1_000.0, true), (89.0, 1_001.0, false)] {
+        let rows = [
+            row(ours, 2, 100.0, 5.0),
+            row("dashmap", 2, 100.0, 0.0),
+            row(ours, 16, of_ours, waiting),
+            row("dashmap", 16, 100.0, 0.0),
+        ];
+        for what in [rate, waits] {
+            let Some(said) = verdict("service", what, &rows) else { return };
+            assert_eq!(said.0.starts_with("    met: "), is_met, "{said:?}");
+        }
+        let said = verdict("service-rate", rate, &rows).unwrap().0;
+        assert!(is_met || said.contains("0.890, 1 of 2 settings"), "{said}");
+    }
+}
+
 /// Each bar is about contenders and operations that there are: a new name of one would leave it without rows.
 #[test]
 fn bars_of_the_interface_in_c_find_their_rows() {

@@ -12,6 +12,7 @@ mod other_commands;
 mod pool;
 mod preempt;
 mod report;
+mod rows;
 mod simulate;
 #[path = "../../../stillpoint/tests/support/skip.rs"]
 mod skip;

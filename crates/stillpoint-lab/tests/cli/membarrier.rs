@@ -21,14 +21,7 @@ fn every_setting_has_rows_of_the_agreed_form() {
     let rows = result["rows"].as_array().unwrap();
     for state in ["paused", "spinning"] {
         for threads in [3, 20] {
-            for name in [
-                "mprotect",
-                "signal/flat",
-                "signal/tree",
-                "signal/hybrid",
-                "signal/tree-unhelped",
-                "syscall (again)",
-            ] {
+            for name in ["mprotect", "signal/flat", "signal/tree", "signal/hybrid", "syscall (again)"] {
                 let row = rows.iter().find(|row| {
                     let params = &row["params"];
                     row["contender"] == name && params["threads"] == threads && params["state"] == state
@@ -54,7 +47,7 @@ fn check_row(row: &Value) {
     if name.starts_with("signal/") {
         assert!(number(metrics, "send_us_p50") <= number(metrics, "latency_us_p99"), "{row}");
     }
-    if name == "signal/tree-unhelped" || name == "signal/flat" {
+    if name == "signal/flat" {
         assert_eq!(number(metrics, "helped"), 0.0, "there is nothing to help with: {row}");
     }
 }
@@ -87,40 +80,21 @@ fn readers_are_compared_with_those_of_a_writer_that_does_nothing() {
 }
 
 #[test]
-fn a_pace_has_a_delay_and_a_price() {
-    let length = ["--rounds", "1", "--duration", "80ms"];
-    let arguments = [&["bench", "membarrier", "--scenarios", "paces", "--json"][..], &length].concat();
-    let result = json(&run(&arguments));
-    let rows = result["rows"].as_array().unwrap();
-    let of = |name: &str| {
-        let row = rows.iter().find(|row| row["contender"] == name).unwrap_or_else(|| panic!("{name}"));
-        let metrics = &row["metrics"];
-        assert!(number(metrics, "reader_loss_percent") <= 100.0, "{row}");
-        assert!(number(metrics, "delay_us_p50") <= number(metrics, "delay_us_p99"), "{row}");
-        (number(metrics, "delay_us_p50"), number(metrics, "fences_per_s"))
-    };
-    let fence = of("pace/fence");
-    // Readers that run vouch for themselves, so no pace needs to fence.
-    let paces = ["pace/0us", "pace/50us", "pace/200us", "pace/1000us", "pace/busy"].map(of);
-    assert!(fence.0 > 0.0 && fence.1 > 0.0);
-    assert!(paces[3].1 <= 1100.0, "at most one in a millisecond, beside the first of a window: {paces:?}");
-    assert!(rows.iter().any(|row| row["contender"] == "pace/fence (again)"));
-}
-
-#[test]
 fn a_terminal_gets_a_table_for_each_setting() {
-    let output =
-        run(&tiny(&["--readers", "2", "--scenarios", "receivers", "--contenders", "signal/tree,mprotect"]));
+    let output = run(&tiny(&[
+        "--readers",
+        "2",
+        "--scenarios",
+        "receivers",
+        "--contenders",
+        "signal/tree,mprotect",
+        "--verbose",
+    ]));
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
-    for part in [
-        "2 threads, paused",
-        "2 threads, spinning",
-        "mprotect",
-        "signal/tree",
-        "helped",
-        "Control of membarrier",
-    ] {
+    for part in
+        ["state paused", "state spinning", "mprotect", "signal/tree", "helped", "Control of membarrier"]
+    {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
     assert!(!text.contains("signal/flat"), "a contender that was not asked for:\n{text}");

@@ -57,18 +57,18 @@ fn a_terminal_gets_a_table_for_each_scenario_and_what_the_memory_is_made_of() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     for part in [
-        "Pool: contiguous, 465 objects kept",
-        "Pool: single",
+        "Blocks of contiguous objects out, objects back",
+        "One object out and back",
         "contig_block_size 15",
         "contig_block_size 31",
         "huge pages",
-        "31, whole",
-        "15, whole",
-        "465, whole",
+        "get 31, put 0",
+        "get 15, put 0",
+        "get 465, put 0",
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
-    assert!(!text.contains("Pool: plain"), "a scenario that was not asked for:\n{text}");
+    assert!(!text.contains("\nObjects out and back"), "a scenario that was not asked for:\n{text}");
     assert_eq!(text.contains("dpdk/bucket"), stillpoint_peers::table::HAS_DPDK, "{text}");
 }
 

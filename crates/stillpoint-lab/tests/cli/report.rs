@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use stillpoint_harness::output::figures::number;
+use stillpoint_harness::output::format::number;
 
 use crate::common::{json, run, stderr, stdout};
 use crate::skip::skipped;
@@ -114,6 +114,8 @@ fn sound_looks(browser: &str, folder: &Path, dark: bool) -> Vec<Value> {
         assert_eq!(look["width"], width);
         let wider = &look["wider"];
         assert!(wider.as_i64().unwrap() <= 0, "at {width} the page has to be scrolled sideways by {wider}");
+        // The answer, or what stands first, is on the first screen of a phone.
+        assert!(look["first"].as_f64().unwrap() < 844.0, "{}", look["first"]);
         assert_eq!(look["drawn"], true);
         assert_eq!((&look["unreachable"], &look["dead"]), (&Value::from(0), &Value::from(0)));
     }

@@ -13,7 +13,7 @@ use stillpoint_harness::machine::proc;
 use crate::common::{json, run, stderr, stdout, stillpoint};
 
 /// The number of huge pages belongs to the machine, so only one test at a time changes it.
-static HUGE_PAGES: Mutex<()> = Mutex::new(());
+pub(crate) static HUGE_PAGES: Mutex<()> = Mutex::new(());
 
 const TINY: [&str; 6] = ["bench", "table", "--elements", "4096", "--rounds", "1"];
 
@@ -241,19 +241,26 @@ fn finds_huge_pages() -> bool {
 
 #[test]
 fn a_terminal_gets_a_table_for_each_setting() {
-    let output =
-        run(&tiny(&["--contenders", "stillpoint/table,scc", "--scenarios", "zipf,growth,conc-map-bench"]));
+    let output = run(&tiny(&[
+        "--contenders",
+        "stillpoint/table,scc",
+        "--scenarios",
+        "zipf,growth,conc-map-bench",
+        "--verbose",
+    ]));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     for part in [
-        "zipf, 4096 keys of 8 bytes, threads: 1",
-        "keys of 16 bytes",
+        "table zipf (entries 4096",
+        "(threads 1, key bytes 8)",
+        "key bytes 16",
         "90/10",
-        "lookups after these",
+        "churned_lookups_per_s",
         "stillpoint/table",
         "scc",
-        "growth from 0 to 4096 entries, keys String",
-        "conc-map-bench, keys u64, values of 8 bytes, capacity 2048, threads: 1",
+        "table growth (entries 4096",
+        "Insertions while the table grows (keys String)",
+        "Mixes of other harnesses (threads 1, keys u64)",
         "exchange",
         "Control of table",
         "means nothing",
@@ -261,7 +268,7 @@ fn a_terminal_gets_a_table_for_each_setting() {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
     assert!(
-        !text.contains("Table: uniform") && !text.contains("papaya+guard") && !text.contains("bustle, keys"),
+        !text.contains("table uniform") && !text.contains("papaya+guard") && !text.contains("table bustle"),
         "a table that was not asked for:\n{text}"
     );
 }
@@ -299,7 +306,7 @@ fn threads_are_those_asked_for_and_no_more_than_the_cpus() {
 }
 
 #[test]
-fn a_service_has_more_threads_than_cpus_and_tells_what_waits_and_which_bars_it_meets() {
+fn a_service_has_more_threads_than_cpus_and_tells_what_waits() {
     let of = |more: &[&'static str]| {
         run(&tiny(&[&["--scenarios", "service", "--duration", "20ms"][..], more].concat()))
     };
@@ -329,11 +336,11 @@ fn a_service_has_more_threads_than_cpus_and_tells_what_waits_and_which_bars_it_m
     assert_eq!(rows(&result).len(), 32);
 
     let text = stdout(&of(&["--threads", "3"]));
-    for part in ["ours/dashmap", "ours/std/rwlock", "waiting", "Bars", "removed entries wait", "90/5/5"] {
+    for part in ["A web service's map", "dashmap", "std/rwlock", "wait to be freed", "90/5/5"] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
     let text = stdout(&of(&["--threads", "1", "--contenders", "std/rwlock"]));
-    assert!(text.contains("std/rwlock (again)") && !text.contains("Bars"), "{text}");
+    assert!(text.contains("std/rwlock") && text.contains("Control of table"), "{text}");
     let refused = run(&tiny(&["--contenders", "std/rwlock", "--scenarios", "uniform,bustle"]));
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
 }

@@ -76,20 +76,20 @@ impl Drop for Timers {
 }
 
 /// Timers of one thread.
-pub struct Htimers {
+struct Htimers {
     timers: Timers,
     now: u64,
 }
 
-impl Htimers {
-    /// Makes this many timers of the calling thread, which must not have other ones.
-    ///
-    /// # Errors
-    /// If there is no memory, or the thread has timers already.
-    pub fn new(timers: usize) -> Result<Self, String> {
-        Ok(Self { timers: Timers::new(timers, 0)?, now: 0 })
-    }
+/// Makes this many timers of the calling thread, which must not have other ones.
+///
+/// # Errors
+/// If there is no memory, or the thread has timers already.
+pub fn htimer(timers: usize) -> Result<Box<dyn TimerContender>, String> {
+    Ok(Box::new(Htimers { timers: Timers::new(timers, 0)?, now: 0 }))
+}
 
+impl Htimers {
     fn check(&self, number: usize) {
         assert!(number <= self.timers.number, "more delays than timers");
     }

@@ -15,7 +15,7 @@ mod htimer;
 mod htimer;
 
 pub use dpdk::{RemoteRteTimer, RemoteSource, idle_rte_timer, rte_timer, rte_timer_drop_in};
-pub use htimer::{HtimerAddress, HtimerSource, HtimerTarget, Htimers};
+pub use htimer::{HtimerAddress, HtimerSource, HtimerTarget, htimer};
 pub use rust::{DelayQueues, HashWheel, Nexus};
 
 /// What a contender may be able to do besides adding and cancelling timers.

@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, register_font};
 
-use super::{Across, Bars, Chart, Content, Curve, Dots, MICROS, Number, number};
+use super::{Across, Bars, Chart, Content, Curve, Dots, Number, number};
 use crate::error::Stop;
 
 /// The background of a picture.
@@ -228,12 +228,6 @@ impl Picture<'_> {
         (tone > 0.0).then(|| colour.mix(tone).filled()).into_iter().chain(outline)
     }
 
-    /// The title of the vertical axis.
-    fn up(&self) -> &'static str {
-        let title = self.chart.figure.up.title;
-        title.strip_suffix(MICROS).unwrap_or(title)
-    }
-
     fn curves<D: DrawingBackend>(
         &self,
         area: &DrawingArea<D, Shift>,
@@ -288,9 +282,9 @@ impl Picture<'_> {
             .label_style(self.text(12))
             .axis_desc_style(self.text(13))
             .x_desc(across)
-            .y_desc(self.up())
+            .y_desc(self.chart.figure.up_title())
             .x_label_formatter(&|value| number(*value))
-            .y_label_formatter(&|value| self.chart.figure.up.amount(*value))
+            .y_label_formatter(&|value| self.chart.figure.amount(*value))
             .draw()?;
         for (at, curve) in curves.iter().enumerate().filter(|(_, curve)| curve.band.len() > 1) {
             let below = curve.band.iter().map(|&(x, from, _)| (x, from));
@@ -379,8 +373,8 @@ impl Picture<'_> {
             .light_line_style(TRANSPARENT)
             .label_style(self.text(12))
             .axis_desc_style(self.text(13))
-            .y_desc(self.up())
-            .y_label_formatter(&|value| self.chart.figure.up.amount(*value))
+            .y_desc(self.chart.figure.up_title())
+            .y_label_formatter(&|value| self.chart.figure.amount(*value))
             .draw()?;
         let floor = chart.plotting_area().get_y_range().start;
         // The bars of a name take four fifths of its place; a contender without a bar there takes none.
@@ -451,7 +445,7 @@ impl Picture<'_> {
             .light_line_style(TRANSPARENT)
             .label_style(self.text(12))
             .axis_desc_style(self.text(13))
-            .x_desc(self.up())
+            .x_desc(self.chart.figure.up_title())
             .x_label_formatter(&|value| number(*value))
             .draw()?;
         let ends = chart.plotting_area().get_x_range();

@@ -8,6 +8,7 @@ mod verdict;
 
 use serde_json::Value;
 
+use super::format::{number, of_metric, plain};
 use super::json::Row;
 
 pub use self::draw::{Ground, png, svg};
@@ -61,21 +62,34 @@ impl Figure {
     };
 }
 
-/// The end of a title whose figures have the units that fit them.
-const MICROS: &str = ", in µs";
-
-impl Up {
-    /// A figure of the metric. A time has the unit that fits it, and large numbers are in millions.
+impl Figure {
+    /// A value of its metric, with the unit of that. Several metrics in one figure have the same unit.
     pub fn amount(&self, value: f64) -> String {
-        match self.title.strip_suffix(MICROS) {
-            Some(_) if value >= 999_500.0 => number(value / 1e6) + " s",
-            Some(_) if value >= 999.5 => number(value / 1e3) + " ms",
-            Some(_) if value > 0.0 => number(value) + " µs",
-            None if value >= 999_500.0 => number(value / 1e6) + " million",
-            _ => number(value),
+        let metric = match self.across {
+            Across::Metrics([(metric, _), ..]) => metric,
+            _ => self.up.metric,
+        };
+        of_metric(metric, value)
+    }
+
+    /// Whether it shows a metric.
+    pub fn shows(&self, metric: &str) -> bool {
+        match self.across {
+            Across::Metrics(metrics) => metrics.iter().any(|(shown, _)| *shown == metric),
+            _ => self.up.metric == metric,
         }
     }
 
+    /// The title of the vertical axis; each value there has a unit that fits it.
+    pub fn up_title(&self) -> &'static str {
+        self.up.title.strip_suffix(MICROS).unwrap_or(self.up.title)
+    }
+}
+
+/// The end of a title that names a unit.
+const MICROS: &str = ", in µs";
+
+impl Up {
     /// A metric on a logarithmic scale; less is better.
     pub const fn less(metric: &'static str, title: &'static str) -> Self {
         Self { metric, band: None, title, logarithmic: true, better: Better::Less }
@@ -279,65 +293,113 @@ impl Chart {
         }
     }
 
-    /// The same numbers as a table: its header, and its lines.
+    /// The same numbers as a table: its header, and a line for each place.
     pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
-        match &self.content {
+        self.by_place(number)
+    }
+
+    /// The table with values that `show` writes.
+    fn by_place(&self, show: impl Fn(f64) -> String) -> (Vec<String>, Vec<Vec<String>>) {
+        let first = match self.figure.across {
+            Across::Numbers { title, .. } if matches!(self.content, Content::Curves(_)) => title,
+            _ => "",
+        };
+        let (names, lines): (Vec<&String>, Vec<Vec<String>>) = match &self.content {
             Content::Curves(curves) => {
-                let Across::Numbers { title, .. } = self.figure.across else { return Default::default() };
-                let mut at: Vec<f64> =
-                    curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).collect();
-                at.sort_by(f64::total_cmp);
-                at.dedup();
-                let header =
-                    std::iter::once(title.to_owned()).chain(curves.iter().map(|curve| curve.name.clone()));
                 let line = |x: f64| {
-                    let cell = |curve: &Curve| {
-                        let found = curve.points.iter().find(|point| point.0 == x);
-                        found.map(|point| number(point.1)).unwrap_or_default()
-                    };
+                    let cell = |curve: &Curve| curve.at(x).map(&show).unwrap_or_default();
                     std::iter::once(number(x)).chain(curves.iter().map(cell)).collect()
                 };
-                (header.collect(), at.into_iter().map(line).collect())
+                (
+                    curves.iter().map(|curve| &curve.name).collect(),
+                    places(curves).into_iter().map(line).collect(),
+                )
             }
             Content::Bars { names, bars } => {
-                let header = std::iter::once(String::new()).chain(bars.iter().map(|bars| bars.name.clone()));
                 let line = |(at, name): (usize, &String)| {
-                    let cells = bars.iter().map(|bars| bars.values[at].map(number).unwrap_or_default());
+                    let cells = bars.iter().map(|bars| bars.values[at].map(&show).unwrap_or_default());
                     std::iter::once(name.clone()).chain(cells).collect()
                 };
-                (header.collect(), names.iter().enumerate().map(line).collect())
+                (bars.iter().map(|bars| &bars.name).collect(), names.iter().enumerate().map(line).collect())
             }
             Content::Dots { names, dots } => {
-                let header = std::iter::once(String::new()).chain(dots.iter().map(|dots| dots.name.clone()));
                 let cell = |ends: (f64, f64)| match ends {
-                    (least, most) if least == most => number(least),
-                    (least, most) => format!("{} to {}", number(least), number(most)),
+                    (least, most) if least == most => show(least),
+                    (least, most) => format!("{} to {}", show(least), show(most)),
                 };
                 let line = |(at, name): (usize, &String)| {
                     let cells = dots.iter().map(|dots| dots.ends(at).map(cell).unwrap_or_default());
                     std::iter::once(name.clone()).chain(cells).collect()
                 };
-                (header.collect(), names.iter().enumerate().map(line).collect())
+                (dots.iter().map(|dots| &dots.name).collect(), names.iter().enumerate().map(line).collect())
             }
+        };
+        (std::iter::once(first.to_owned()).chain(names.into_iter().cloned()).collect(), lines)
+    }
+
+    /// The same table with units, and a line for each contender.
+    pub fn by_contender(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let show = |value| self.figure.amount(value);
+        if let (Content::Curves(curves), Across::Numbers { of: Number::Metric(metric), title, .. }) =
+            (&self.content, &self.figure.across)
+        {
+            // Each contender has its own places.
+            let of_curve = |curve: &Curve| {
+                let line = |&(x, y): &(f64, f64)| vec![curve.name.clone(), of_metric(metric, x), show(y)];
+                curve.points.iter().map(line).collect::<Vec<_>>()
+            };
+            let header = ["contender", *title, self.figure.up_title()];
+            return (header.map(str::to_owned).to_vec(), curves.iter().flat_map(of_curve).collect());
         }
+        let (header, places) = self.by_place(show);
+        if matches!(self.content, Content::Dots { .. }) {
+            return (header, places);
+        }
+        let place = |line: &Vec<String>| match header[0].as_str() {
+            "" => line[0].clone(),
+            title => format!("{title}: {}", line[0]),
+        };
+        let line = |(at, name): (usize, &String)| {
+            std::iter::once(name.clone()).chain(places.iter().map(|line| line[at + 1].clone())).collect()
+        };
+        let lines = header[1..].iter().enumerate().map(line).collect();
+        (std::iter::once("contender".to_owned()).chain(places.iter().map(place)).collect(), lines)
     }
 }
 
-/// A number for readers: four significant digits, or all digits before the point.
-pub fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        size if size == 0.0 || size >= 1e3 => 0,
-        size => (3 - size.log10().floor() as i32).clamp(0, 6) as usize,
-    };
-    let text = format!("{value:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+impl Curve {
+    /// The value at a place.
+    fn at(&self, x: f64) -> Option<f64> {
+        self.points.iter().find(|point| point.0 == x).map(|point| point.1)
+    }
 }
 
-/// The value of a parameter as text.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
+/// The places of curves, in order.
+fn places<'c>(curves: impl IntoIterator<Item = &'c Curve>) -> Vec<f64> {
+    let mut at: Vec<f64> = curves.into_iter().flat_map(|curve| &curve.points).map(|point| point.0).collect();
+    at.sort_by(f64::total_cmp);
+    at.dedup();
+    at
+}
+
+/// More places than this are a course over time, which only a picture shows.
+const MOST_PLACES: usize = 24;
+
+/// Prints a table for each chart of the rows; with `verbose`, also the words of each figure.
+pub fn print(figures: &[&'static Figure], rows: &[Row], verbose: bool) {
+    for &figure in figures {
+        let tables: Vec<_> =
+            of_figure(figure, rows).iter().map(|chart| (chart.title(), chart.by_contender())).collect();
+        let is_short = |table: &&(String, (Vec<String>, _))| table.1.0.len() <= MOST_PLACES;
+        for (title, (header, lines)) in tables.iter().filter(is_short) {
+            let what = figure.up_title();
+            let is_said = title.to_lowercase().contains(&what.to_lowercase());
+            let caption = if is_said { title.clone() } else { format!("{title}: {what}") };
+            super::table::of_lines(&caption, header, 1, lines);
+        }
+        if verbose && !tables.is_empty() && !figure.words.is_empty() {
+            super::say_text(figure.words);
+        }
     }
 }
 
@@ -381,7 +443,8 @@ fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
 }
 
 impl Figure {
-    fn is_about(&self, row: &Row) -> bool {
+    /// Whether the row is of its experiment and of one of its scenarios.
+    pub fn is_about(&self, row: &Row) -> bool {
         row.experiment == self.experiment && self.scenarios.contains(&row.scenario.as_str())
     }
 
@@ -406,7 +469,7 @@ impl Figure {
         scenario
             .into_iter()
             .chain(contender)
-            .chain(params.map(|(name, value)| (name.clone(), shown(value))))
+            .chain(params.map(|(name, value)| (name.clone(), plain(value))))
             .collect()
     }
 
@@ -480,7 +543,7 @@ impl Figure {
             if !is_drawable(value, self.up.logarithmic) {
                 continue;
             }
-            let (name, kind) = (self.name(row), shown(kind));
+            let (name, kind) = (self.name(row), plain(kind));
             let at = names.iter().position(|known| *known == name).unwrap_or(names.len());
             if at == names.len() {
                 names.push(name);
@@ -496,13 +559,9 @@ impl Figure {
     /// Draws curves of a single point as bars.
     fn as_bars(&self, curves: Vec<Curve>) -> Option<Content> {
         let Across::Numbers { title, .. } = self.across else { return None };
-        let mut at: Vec<f64> = curves.iter().filter_map(|curve| Some(curve.points.first()?.0)).collect();
-        at.sort_by(f64::total_cmp);
-        at.dedup();
+        let at = places(&curves);
         let names: Vec<String> = at.iter().map(|&x| format!("{title}: {}", number(x))).collect();
-        let values = |curve: &Curve| {
-            at.iter().map(|x| curve.points.iter().find(|point| point.0 == *x).map(|point| point.1)).collect()
-        };
+        let values = |curve: &Curve| at.iter().map(|&x| curve.at(x)).collect();
         let bars = |curve: Curve| Bars { values: values(&curve), name: curve.name, published: false };
         (!names.is_empty()).then(|| Content::Bars { names, bars: curves.into_iter().map(bars).collect() })
     }
@@ -510,7 +569,7 @@ impl Figure {
     /// The contender's name in the chart, for this row.
     fn name(&self, row: &Row) -> String {
         let value =
-            |name: &&str| Some(format!(", {} {}", name.replace('_', " "), shown(row.params.get(*name)?)));
+            |name: &&str| Some(format!(", {} {}", name.replace('_', " "), plain(row.params.get(*name)?)));
         let named = self.named.iter().filter_map(value).collect::<String>();
         if self.apart { named.trim_start_matches(", ").to_owned() } else { row.contender.clone() + &named }
     }
@@ -524,7 +583,7 @@ impl Figure {
             }
             Across::Params(params) => {
                 let value = |name: &&str| {
-                    Some(format!("{} {}", name.replace('_', " "), shown(row.params.get(*name)?)))
+                    Some(format!("{} {}", name.replace('_', " "), plain(row.params.get(*name)?)))
                 };
                 params.iter().filter_map(value).collect::<Vec<_>>().join(", ")
             }

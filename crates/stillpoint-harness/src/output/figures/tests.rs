@@ -4,7 +4,7 @@ use super::*;
 const READERS: Across = Across::Numbers { of: Number::Param("readers"), title: "readers", logarithmic: true };
 
 const fn up(better: Better) -> Up {
-    Up { metric: "delay", band: Some(("q1", "q3")), title: "delay, in µs", logarithmic: true, better }
+    Up { metric: "delay_us", band: Some(("q1", "q3")), title: "delay, in µs", logarithmic: true, better }
 }
 
 static DELAYS: Figure = Figure {
@@ -50,7 +50,7 @@ fn delay(contender: &str, readers: u32, structure: &str, delay: f64) -> Row {
         .with("readers", readers)
         .with("structure", structure)
         .with("policy", contender);
-    row.put("delay", delay, 3);
+    row.put("delay_us", delay, 3);
     row.put("q1", delay / 2.0, 3);
     row.put("q3", delay * 2.0, 3);
     row

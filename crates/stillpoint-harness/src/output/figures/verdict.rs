@@ -1,6 +1,6 @@
 //! Who is ahead in a chart, and by how much.
 
-use super::{Across, Better, Chart, Content, number};
+use super::{Across, Better, Chart, Content, number, places};
 
 /// One contender of ours beside the best of the others, at one place of a chart.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,19 +46,12 @@ impl Chart {
         match &self.content {
             Content::Curves(curves) => {
                 let Across::Numbers { title, .. } = self.figure.across else { return Vec::new() };
-                let measured_curves = || curves.iter().filter(|curve| !curve.published);
-                let mut at: Vec<f64> =
-                    measured_curves().flat_map(|curve| &curve.points).map(|point| point.0).collect();
-                at.sort_by(f64::total_cmp);
-                at.dedup();
+                let curves = || curves.iter().filter(|curve| !curve.published);
                 let of = |x: f64| {
-                    let found = measured_curves().filter_map(|curve| {
-                        let point = curve.points.iter().find(|point| point.0 == x)?;
-                        measured(&curve.name, point.1)
-                    });
+                    let found = curves().filter_map(|curve| measured(&curve.name, curve.at(x)?));
                     (format!("{title}: {}", number(x)), found.collect())
                 };
-                at.into_iter().map(of).collect()
+                places(curves()).into_iter().map(of).collect()
             }
             Content::Bars { names, bars } => {
                 let of = |(at, name): (usize, &String)| {
