@@ -6,7 +6,6 @@
 
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::OnceLock;
 
 // Not modelled: statistics.
 use std::sync::atomic::AtomicU32 as Unmodelled32;
@@ -14,8 +13,30 @@ use std::sync::atomic::AtomicU32 as Unmodelled32;
 use super::bucket::{Bucket, BITS, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
-use super::stripe::{few, many, Stripe};
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+/// Stripes of a small table, and its buckets.
+pub(super) const FEW: usize = 16;
+/// Stripes of other tables.
+const MANY: usize = 256;
+
+/// Stripes of a small table, and its buckets.
+#[inline(always)]
+pub(super) fn few() -> usize {
+    #[cfg(stillpoint_loom)]
+    return crate::table::models::STRIPES.get().0;
+    #[cfg(not(stillpoint_loom))]
+    FEW
+}
+
+/// Stripes of a table that is not small. Its arrays have as many buckets, or more.
+#[inline(always)]
+pub(super) fn many() -> usize {
+    #[cfg(stillpoint_loom)]
+    return crate::table::models::STRIPES.get().1;
+    #[cfg(not(stillpoint_loom))]
+    MANY
+}
 
 /// Mean number of entries in a bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
 const LOAD: usize = if cfg!(stillpoint_loom) { 1 } else { 5 };
@@ -38,8 +59,6 @@ pub(crate) struct Array {
     /// Number of stripes whose buckets have all moved.
     stripes_moved: AtomicUsize,
     stripe_limit: i32,
-    /// The stripes that came with this array: with the first array of at least [`many`] buckets.
-    stripes: OnceLock<Box<[Stripe]>>,
     #[cfg(stillpoint_loom)]
     witness: Witness,
 }
@@ -86,7 +105,6 @@ impl Array {
         let spread = if cfg!(stillpoint_loom) { 0 } else { deviations * mean.isqrt() };
         Some(Box::new(Self {
             stripe_limit: (mean + spread) as i32,
-            stripes: OnceLock::new(),
             buckets: ManuallyDrop::new(Slab::new(len, touch)?),
             mask: len - 1,
             overflow: ManuallyDrop::new(Chunks::new((len / 8).max(2), touch)?),
@@ -98,17 +116,6 @@ impl Array {
             #[cfg(stillpoint_loom)]
             witness: Witness(loom::cell::UnsafeCell::new(true)),
         }))
-    }
-
-    /// Makes the stripes that writers use when they have left the few of a small table for this array. False when there is no
-    /// memory. `Stripe` keeps the address of the array: it must not move any more.
-    pub(crate) fn make_stripes(&self) -> bool {
-        Stripe::several(many(), self).is_some_and(|stripes| self.stripes.set(stripes).is_ok())
-    }
-
-    /// The stripes that came with this array.
-    pub(crate) fn stripes(&self) -> Option<&[Stripe]> {
-        self.stripes.get().map(|stripes| &**stripes)
     }
 
     /// Number of stripes that the buckets belong to: the lower bits of a bucket's index are the number of its stripe.

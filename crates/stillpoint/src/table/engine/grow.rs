@@ -7,11 +7,11 @@
 use std::hash::{BuildHasher, Hash};
 use std::ptr;
 
-use super::array::Array;
+use super::array::{many, Array};
 use super::bucket::{Bucket, END, MOVED};
 use super::search::prefetch;
 use super::slab::Touch;
-use super::stripe::{many, Held};
+use super::stripe::{Held, Stripe};
 use super::write::under_lock;
 use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
@@ -136,8 +136,8 @@ where
     /// The last stripe has left `array`: lookups begin in `next` from now on. `held` is that stripe, and then the one that the hash
     /// belongs to.
     fn finish<'s>(&'s self, array: &Array, next: &'s Array, held: &mut Held<'s>, hash: usize) {
-        if let Some(stripes) = next.stripes() {
-            let its = self.stripes.become_many(stripes, hash);
+        if array.len() < many() {
+            let its = self.stripes.become_many(hash);
             if !busted::is(Variant::FewKept) {
                 *held = its;
             }
@@ -177,13 +177,16 @@ where
     fn begin_move(&self, array: &Array, len: usize, touch: Touch) -> bool {
         let Some(next) = Array::new(len, touch) else { return false };
         let next = Box::into_raw(next);
-        // SAFETY: the pointer is from `Box::into_raw`.
-        let has_stripes = array.len() >= many() || unsafe { &*next }.make_stripes();
-        if !has_stripes || !array.try_set_next(next) {
+        // SAFETY: the pointer is from `Box::into_raw`. It is published below, or made a box again.
+        let stripes = (array.len() < many()).then(|| Stripe::several(many(), unsafe { &*next }));
+        let has_memory = !matches!(stripes, Some(None));
+        if !has_memory || !array.try_set_next(next) {
             // SAFETY: the pointer is from `Box::into_raw`, and was not published.
             drop(unsafe { Box::from_raw(next) });
+        } else if let Some(stripes) = stripes.flatten() {
+            self.stripes.keep(stripes);
         }
-        has_stripes
+        has_memory
     }
 
     /// Moves a share of another stripe, for an insertion whose own stripe is done. So a growth ends even if some

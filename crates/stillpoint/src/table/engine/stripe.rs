@@ -8,44 +8,23 @@
 //! A small table has few stripes, and as many buckets. The growth from there ends with all of them locked, and gives the table
 //! the many stripes that it has from then on.
 
-use std::ptr;
+use std::sync::OnceLock;
 // Not modelled: statistics.
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
-use super::array::Array;
+use super::array::{many, Array, FEW};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 
-/// Stripes of a small table, and its buckets.
-const FEW: usize = 16;
-/// Stripes of other tables.
-const MANY: usize = 256;
-
-/// Stripes of a small table, and its buckets.
-#[inline(always)]
-pub(crate) fn few() -> usize {
-    #[cfg(stillpoint_loom)]
-    return crate::table::models::STRIPES.get().0;
-    #[cfg(not(stillpoint_loom))]
-    FEW
-}
-
-/// Stripes of a table that is not small. Its arrays have as many buckets, or more.
-#[inline(always)]
-pub(crate) fn many() -> usize {
-    #[cfg(stillpoint_loom)]
-    return crate::table::models::STRIPES.get().1;
-    #[cfg(not(stillpoint_loom))]
-    MANY
-}
-
-/// The stripes of a table: those of a small table first, then those that came with a larger array.
+/// The stripes of a table: those of a small table first, then those that come with a larger array.
 #[derive(Debug)]
 pub(crate) struct Stripes {
     /// None if the table began with many.
     few: Box<[Stripe]>,
-    /// The first of many; null while there are few. An array owns them, and stays as long as the table.
+    /// The many, from the beginning of the growth on that they come with.
+    coming: OnceLock<Box<[Stripe]>>,
+    /// The first of them; null while the few are used.
     many: AtomicPtr<Stripe>,
 }
 
@@ -53,11 +32,12 @@ impl Stripes {
     /// Those of a table whose first array this is. `None` when there is no memory. The array stays where it is, and as long as the
     /// table.
     pub(crate) fn new(array: &Array) -> Option<Self> {
-        let is_small = array.len() < many();
-        let few = if is_small { Stripe::several(array.len(), array)? } else { Box::default() };
-        let this = Self { few, many: AtomicPtr::new(ptr::null_mut()) };
-        if !is_small {
-            this.publish(array.make_stripes().then(|| array.stripes())??);
+        let stripes = Stripe::several(array.stripe_count(), array)?;
+        let mut this = Self { few: Box::default(), coming: OnceLock::new(), many: AtomicPtr::default() };
+        if array.len() < many() {
+            this.few = stripes;
+        } else {
+            this.publish(this.coming.get_or_init(|| stripes));
         }
         Some(this)
     }
@@ -68,11 +48,17 @@ impl Stripes {
         self.many.store(stripes.as_ptr().cast_mut(), Ordering::Release);
     }
 
+    /// Keeps the many for the end of a growth that has just begun: the caller holds one of the few, so it cannot end yet.
+    pub(crate) fn keep(&self, stripes: Box<[Stripe]>) {
+        let kept = self.coming.set(stripes);
+        assert!(kept.is_ok(), "a table is small once");
+    }
+
     #[inline(always)]
     fn many(&self) -> Option<&[Stripe]> {
         // Acquire: pairs with the release in `publish`.
         let first = self.many.load(Ordering::Acquire);
-        // SAFETY: `publish` has stored the address of that many stripes of an array, which stays as long as the table.
+        // SAFETY: `publish` has stored the address of that many stripes in `coming`, which is not changed any more.
         (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, many()) })
     }
 
@@ -112,10 +98,11 @@ impl Stripes {
         self.many().is_none().then_some(held)
     }
 
-    /// Replaces the few stripes by these, which came with the array that all of the few have left for. The caller holds the stripe
+    /// Replaces the few stripes by the many, when all of the few have left for the next array. The caller holds the stripe
     /// of the few that the hash belongs to; waits for the holders of the others. Returns the stripe of the many, locked, since
     /// the caller goes on.
-    pub(crate) fn become_many<'s>(&'s self, stripes: &'s [Stripe], hash: usize) -> Held<'s> {
+    pub(crate) fn become_many(&self, hash: usize) -> Held<'_> {
+        let stripes = self.coming.get().expect("they came with the growth that ends");
         let own = hash & (self.few.len() - 1);
         let is_other = |number: usize| number != own && !busted::is(Variant::FewUnlocked);
         let _others: [_; FEW] =
