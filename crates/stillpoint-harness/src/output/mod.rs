@@ -35,7 +35,7 @@ pub fn say(line: impl std::fmt::Display) {
 /// The most characters of a line of text or of a table.
 const WIDTH: usize = 100;
 
-/// Prints text as lines of at most [`WIDTH`] characters.
+/// Prints text as lines of at most `WIDTH` characters.
 pub fn say_text(text: impl AsRef<str>) {
     let mut line = String::new();
     for word in text.as_ref().split_whitespace() {

@@ -114,7 +114,8 @@
 //!
 //! # What the user's code may do
 //!
-//! `Eq` and `Hash` of the keys run under a stripe's lock: they must not write to the same table, which would deadlock.
+//! `Eq` and `Hash` of the keys run under a stripe's lock: they must not write to the same table, nor to one whose
+//! `Eq` or `Hash` writes to this one, which would deadlock.
 //! What they retire elsewhere is freed later; [`Table::poll`] frees nothing then, what may wait for readers is refused, and a
 //! reclaimer must not be polled, since destructors may need the lock. They may look keys up, and call [`stats`](Table::stats) and [`capacity`](Table::capacity). If they panic, the
 //! operation does not take place, and the table stays valid. (If the panic comes while the call helps with a growth,

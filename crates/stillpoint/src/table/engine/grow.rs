@@ -161,8 +161,17 @@ where
     #[inline(always)]
     pub(super) fn grow_if_full(&self, held: &Held<'_>) {
         let array = held.array();
-        if held.entries() > array.stripe_limit() && self.is_steady(array) && self.len() > array.capacity() {
-            self.begin_move(array, (array.len() * 2).max(many()), Touch::Lazily);
+        if held.entries() > array.stripe_limit() && self.is_steady(array) {
+            self.grow_above_capacity(array);
+        }
+    }
+
+    /// To the size that the entries need: more than twice as large if there was no memory for a growth before.
+    #[inline(never)]
+    fn grow_above_capacity(&self, array: &Array) {
+        let entries = self.len();
+        if let Some(len) = Array::len_for(entries).filter(|_| entries > array.capacity()) {
+            self.begin_move(array, len, Touch::Lazily);
         }
     }
 

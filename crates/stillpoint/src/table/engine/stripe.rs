@@ -8,7 +8,7 @@
 //! A small table has few stripes, and as many buckets. The growth from there ends with all of them locked, and gives the table
 //! the many stripes that it has from then on.
 
-use std::sync::OnceLock;
+use std::ptr;
 // Not modelled: statistics.
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
@@ -22,9 +22,10 @@ use stillpoint_sys::sync::{Locked, TryLock};
 pub(crate) struct Stripes {
     /// None if the table began with many.
     few: Box<[Stripe]>,
-    /// The many, from the beginning of the growth on that they come with.
-    coming: OnceLock<Box<[Stripe]>>,
-    /// The first of them; null while the few are used.
+    /// The first of the many, from the beginning of the growth on that they come with; null before. This owns them, as a box that was
+    /// made a pointer: a box may not move while others use what is in it.
+    coming: AtomicPtr<Stripe>,
+    /// The same, once the few are not used any more.
     many: AtomicPtr<Stripe>,
 }
 
@@ -33,32 +34,46 @@ impl Stripes {
     /// table.
     pub(crate) fn new(array: &Array) -> Option<Self> {
         let stripes = Stripe::several(array.stripe_count(), array)?;
-        let mut this = Self { few: Box::default(), coming: OnceLock::new(), many: AtomicPtr::default() };
+        let none = || AtomicPtr::new(ptr::null_mut());
+        let mut this = Self { few: Box::default(), coming: none(), many: none() };
         if array.len() < many() {
             this.few = stripes;
         } else {
-            this.publish(this.coming.get_or_init(|| stripes));
+            this.keep(stripes);
+            this.publish();
         }
         Some(this)
     }
 
-    fn publish(&self, stripes: &[Stripe]) {
-        assert_eq!(stripes.len(), many());
-        // Release: pairs with the acquire in `many`. Publishes the stripes, and all that was done under the few.
-        self.many.store(stripes.as_ptr().cast_mut(), Ordering::Release);
-    }
-
     /// Keeps the many for the end of a growth that has just begun: the caller holds one of the few, so it cannot end yet.
     pub(crate) fn keep(&self, stripes: Box<[Stripe]>) {
-        let kept = self.coming.set(stripes);
-        assert!(kept.is_ok(), "a table is small once");
+        assert_eq!(stripes.len(), many());
+        // Release: pairs with the acquire in `kept`.
+        let before = self.coming.swap(Box::into_raw(stripes).cast(), Ordering::Release);
+        assert!(before.is_null(), "a table is small once");
+    }
+
+    fn publish(&self) {
+        // Relaxed: this thread has seen them, by `kept` or `keep`. Release: pairs with the acquire in `many`. Publishes the stripes, and
+        // all that was done under the few.
+        self.many.store(self.coming.load(Ordering::Relaxed), Ordering::Release);
     }
 
     #[inline(always)]
     fn many(&self) -> Option<&[Stripe]> {
         // Acquire: pairs with the release in `publish`.
-        let first = self.many.load(Ordering::Acquire);
-        // SAFETY: `publish` has stored the address of that many stripes in `coming`, which is not changed any more.
+        self.slice(self.many.load(Ordering::Acquire))
+    }
+
+    /// The many, even if the few are still used.
+    fn kept(&self) -> Option<&[Stripe]> {
+        // Acquire: pairs with the release in `keep`.
+        self.slice(self.coming.load(Ordering::Acquire))
+    }
+
+    #[inline(always)]
+    fn slice(&self, first: *mut Stripe) -> Option<&[Stripe]> {
+        // SAFETY: `keep` had that many stripes here; they stay as long as this.
         (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, many()) })
     }
 
@@ -102,13 +117,13 @@ impl Stripes {
     /// of the few that the hash belongs to; waits for the holders of the others. Returns the stripe of the many, locked, since
     /// the caller goes on.
     pub(crate) fn become_many(&self, hash: usize) -> Held<'_> {
-        let stripes = self.coming.get().expect("they came with the growth that ends");
+        let stripes = self.kept().expect("they came with the growth that ends");
         let own = hash & (self.few.len() - 1);
         let is_other = |number: usize| number != own && !busted::is(Variant::FewUnlocked);
         let _others: [_; FEW] =
             std::array::from_fn(|number| self.few.get(number).filter(|_| is_other(number)).map(Stripe::lock));
         let held = stripes[hash % stripes.len()].lock();
-        self.publish(stripes);
+        self.publish();
         held
     }
 
@@ -127,6 +142,17 @@ impl Stripes {
     /// The most buckets that one call has moved under one lock.
     pub(crate) fn most_moved(&self) -> usize {
         self.all().map(Stripe::most_moved).max().unwrap_or(0)
+    }
+}
+
+impl Drop for Stripes {
+    fn drop(&mut self) {
+        // Relaxed: the owner has synchronized with all threads that used the table.
+        let first = self.coming.load(Ordering::Relaxed);
+        if !first.is_null() {
+            // SAFETY: `keep` made the pointer from a box of that many, and nothing refers to them any more.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, many())) });
+        }
     }
 }
 
