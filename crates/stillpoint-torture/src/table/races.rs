@@ -95,7 +95,7 @@ impl TableRace {
     }
 }
 
-/// The entries after which a table has grown twice, including changes of the reader's keys.
+/// The entries after which a table has grown three times, including changes of the reader's keys.
 const ENTRIES: u64 = 5000;
 /// In a growth, one of this many insertions changes one of the reader's keys.
 const CHANGES_IN: u32 = 4;

@@ -86,19 +86,19 @@ impl Stripes {
     #[inline(always)]
     pub(crate) fn lock(&self, index: usize) -> Held<'_> {
         match self.many() {
-            Some(many) => many[index % many.len()].lock(),
+            Some(many) => of(many, index).lock(),
             None => self.lock_few(index),
         }
     }
 
     #[inline]
     fn lock_few(&self, index: usize) -> Held<'_> {
-        let held = self.few[index & (self.few.len() - 1)].lock();
+        let held = of(&self.few, index).lock();
         // Under the lock: whoever makes them many has all the few.
         match self.many() {
             Some(many) if !busted::is(Variant::FewForGood) => {
                 drop(held);
-                many[index % many.len()].lock()
+                of(many, index).lock()
             }
             _ => held,
         }
@@ -107,9 +107,9 @@ impl Stripes {
     /// As [`lock`](Stripes::lock). `None` if the stripe is locked.
     pub(crate) fn try_lock(&self, index: usize) -> Option<Held<'_>> {
         if let Some(many) = self.many() {
-            return many[index % many.len()].try_lock();
+            return of(many, index).try_lock();
         }
-        let held = self.few[index & (self.few.len() - 1)].try_lock()?;
+        let held = of(&self.few, index).try_lock()?;
         self.many().is_none().then_some(held)
     }
 
@@ -118,11 +118,11 @@ impl Stripes {
     /// the caller goes on.
     pub(crate) fn become_many(&self, hash: usize) -> Held<'_> {
         let stripes = self.kept().expect("they came with the growth that ends");
-        let own = hash & (self.few.len() - 1);
-        let is_other = |number: usize| number != own && !busted::is(Variant::FewUnlocked);
+        let own = of(&self.few, hash);
+        let is_other = |stripe: &&Stripe| !ptr::eq(*stripe, own) && !busted::is(Variant::FewUnlocked);
         let _others: [_; FEW] =
-            std::array::from_fn(|number| self.few.get(number).filter(|_| is_other(number)).map(Stripe::lock));
-        let held = stripes[hash % stripes.len()].lock();
+            std::array::from_fn(|number| self.few.get(number).filter(is_other).map(Stripe::lock));
+        let held = of(stripes, hash).lock();
         self.publish();
         held
     }
@@ -143,6 +143,12 @@ impl Stripes {
     pub(crate) fn most_moved(&self) -> usize {
         self.all().map(Stripe::most_moved).max().unwrap_or(0)
     }
+}
+
+/// The stripe that a hash, or the index of a bucket, belongs to, of stripes whose number is a power of two.
+#[inline(always)]
+fn of(stripes: &[Stripe], index: usize) -> &Stripe {
+    &stripes[index & (stripes.len() - 1)]
 }
 
 impl Drop for Stripes {
