@@ -24,22 +24,23 @@ fn or_hang(name: &str, body: impl FnOnce()) {
 fn every_message_wakes_its_receiver_and_the_last_one_the_initiator() {
     or_hang("waking::every_message_wakes_its_receiver_and_the_last_one_the_initiator", || {
         const MEMBERS: usize = 7;
-        let (group, there, over) = (Group::new(), Barrier::new(MEMBERS + 1), AtomicBool::new(false));
-        let served = AtomicUsize::new(0);
+        const ROUNDS: usize = 10;
+        let (group, there) = (Group::new(), Barrier::new(MEMBERS + 1));
         thread::scope(|scope| {
             for _ in 0..MEMBERS {
                 scope.spawn(|| {
-                    let member = group.join();
+                    let (member, mut served) = (group.join(), 0);
                     there.wait();
-                    while !over.load(Ordering::Relaxed) {
+                    while served < ROUNDS * ways().len() {
                         let messages = member.wait();
                         assert!(messages > 0, "without a limit it returns for messages only");
-                        served.fetch_add(messages, Ordering::Relaxed);
+                        served += messages;
                     }
+                    assert_eq!((served, member.poll()), (ROUNDS * ways().len(), 0), "each message once");
                 });
             }
             there.wait();
-            for round in 0..10 {
+            for round in 0..ROUNDS {
                 for (strategy, acknowledgement, helps) in ways() {
                     let multicast = group.multicast().strategy(strategy).acknowledgement(acknowledgement);
                     let report = multicast.helping(helps).run(|| {});
@@ -50,9 +51,7 @@ fn every_message_wakes_its_receiver_and_the_last_one_the_initiator() {
                     }
                 }
             }
-            group.multicast().run(|| over.store(true, Ordering::Relaxed));
         });
-        assert_eq!(served.into_inner(), MEMBERS * (10 * ways().len() + 1), "each message once");
     });
 }
 
