@@ -3,10 +3,11 @@
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::slice;
 
 use stillpoint::pool::audit::Info;
 use stillpoint::pool::raw::{RawBlock, RawLocal, RawPool};
-use stillpoint::pool::{Bulk, Local, Obj, Pool, PoolBuilder};
+use stillpoint::pool::{Bulk, Local, Pool, PoolBuilder};
 use stillpoint_peers::pool::{OBJECT, PoolContender, PoolThread, Shape, plain, read_each};
 
 use super::plan::CACHE;
@@ -153,10 +154,7 @@ impl PoolThread for BareThread<'_> {
     fn get(&mut self, objects: &mut [*mut u8]) -> bool {
         // SAFETY: places for addresses, which are written before they are read.
         let places = unsafe {
-            std::slice::from_raw_parts_mut(
-                objects.as_mut_ptr().cast::<MaybeUninit<NonNull<u8>>>(),
-                objects.len(),
-            )
+            slice::from_raw_parts_mut(objects.as_mut_ptr().cast::<MaybeUninit<NonNull<u8>>>(), objects.len())
         };
         self.local.alloc_many(places).is_ok()
     }
@@ -164,8 +162,7 @@ impl PoolThread for BareThread<'_> {
     #[inline(always)]
     fn put(&mut self, objects: &[*mut u8]) {
         // SAFETY: addresses that came from the pool, none of them null.
-        let objects =
-            unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
+        let objects = unsafe { slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
         // SAFETY: the experiment gives back what it got.
         let answer = unsafe { self.local.free_many(objects) };
         debug_assert!(answer.is_ok(), "{answer:?}");
@@ -221,7 +218,7 @@ impl PoolContender for Typed {
     fn thread(&self) -> Box<dyn PoolThread + '_> {
         let local = self.0.local().expect("few threads use the pool");
         let kept = local.bulk(0);
-        Box::new(TypedThread { pool: &self.0, local, kept, owned: Vec::new() })
+        Box::new(TypedThread { local, kept })
     }
 }
 
@@ -230,11 +227,8 @@ fn address(object: &Buffer) -> *mut u8 {
 }
 
 struct TypedThread<'p> {
-    pool: &'p Pool<Buffer>,
     local: Local<'p, Buffer>,
     kept: Bulk<'p, Buffer>,
-    /// The objects of one bulk, before they are handed over by their addresses.
-    owned: Vec<Obj<'p, Buffer>>,
 }
 
 impl PoolThread for TypedThread<'_> {
@@ -273,18 +267,17 @@ impl PoolThread for TypedThread<'_> {
     }
 
     fn get(&mut self, objects: &mut [*mut u8]) -> bool {
-        if self.local.alloc_many(objects.len(), &mut self.owned).is_err() {
+        if self.local.alloc_bulk(objects.len(), &mut self.kept).is_err() {
             return false;
         }
-        for (place, object) in objects.iter_mut().zip(self.owned.drain(..)) {
-            *place = object.into_raw().as_ptr().cast();
-        }
+        let addresses = self.kept.drain_raw(objects.len());
+        objects.iter_mut().zip(addresses).for_each(|(place, object)| *place = object.as_ptr().cast());
         true
     }
 
     fn put(&mut self, objects: &[*mut u8]) {
-        // SAFETY: the experiment gives back what it got, which came from `into_raw`.
-        let owned = objects.iter().filter_map(|object| unsafe { self.pool.from_raw(object.cast()) });
-        self.local.free_many(owned);
+        // SAFETY: the experiment gives back what it got, which came from `drain_raw`.
+        unsafe { self.kept.extend_raw(slice::from_raw_parts(objects.as_ptr().cast(), objects.len())) };
+        self.local.free_bulk(usize::MAX, &mut self.kept);
     }
 }

@@ -70,12 +70,9 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
     /// the next call.
     #[inline(always)]
     pub(super) fn give_up(&mut self, count: usize) -> &[*mut u8] {
-        let (len, start) = (self.objects.len(), self.objects.as_ptr());
-        let left = len.saturating_sub(count);
-        // SAFETY: `left` is not above the length.
-        unsafe { self.objects.set_len(left) };
-        // SAFETY: these addresses were in the vector, and nothing overwrites them while the bulk is borrowed.
-        unsafe { std::slice::from_raw_parts(start.add(left).cast(), len - left) }
+        let objects = self.drain_raw(count);
+        // SAFETY: a `NonNull` has the layout of a pointer.
+        unsafe { std::slice::from_raw_parts(objects.as_ptr().cast(), objects.len()) }
     }
 
     #[inline(always)]
@@ -116,6 +113,65 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
         // SAFETY: this value owns the objects, which are initialised, and is borrowed exclusively. Each object is
         // returned once.
         self.objects.iter_mut().map(|object| unsafe { object.as_mut() })
+    }
+
+    /// Gives the newest `count` objects away as addresses, or all if there are fewer: what [`Obj::into_raw`] is for one
+    /// object. They stay in use until [`extend_raw`](Bulk::extend_raw) or [`Pool::from_raw`](super::Pool::from_raw) takes
+    /// them back. Takes constant time. The slice is overwritten by what next fills the bulk.
+    ///
+    /// One thread hands bursts of addresses to another, as a ring of a device does:
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use stillpoint::pool::Pool;
+    ///
+    /// let pool = Pool::new(1_000, || [0_u8; 1500])?;
+    /// let (send, bursts) = mpsc::channel::<Vec<usize>>();
+    /// std::thread::scope(|scope| {
+    ///     let pool = &pool;
+    ///     scope.spawn(move || {
+    ///         let local = pool.local().expect("there are fewer threads than the pool allows");
+    ///         let mut burst = local.bulk(32);
+    ///         for addresses in bursts {
+    ///             let packets: Vec<_> = addresses.iter().map(|address| *address as *mut [u8; 1500]).collect();
+    ///             // SAFETY: they come from `drain_raw` of a bulk of this pool, each once.
+    ///             unsafe { burst.extend_raw(&packets) };
+    ///             assert!(burst.iter().all(|packet| packet[0] == 0x45));
+    ///             local.free_bulk(usize::MAX, &mut burst);
+    ///         }
+    ///     });
+    ///     let local = pool.local().expect("as above");
+    ///     let mut burst = local.bulk(32);
+    ///     local.alloc_bulk(32, &mut burst).expect("the pool is new");
+    ///     burst.iter_mut().for_each(|packet| packet[0] = 0x45);
+    ///     let addresses = burst.drain_raw(32).iter().map(|packet| packet.as_ptr() as usize);
+    ///     send.send(addresses.collect()).expect("the other thread receives");
+    ///     drop(send);
+    /// });
+    /// assert_eq!(pool.stats().in_use, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn drain_raw(&mut self, count: usize) -> &[NonNull<T>] {
+        let (len, start) = (self.objects.len(), self.objects.as_ptr());
+        let left = len.saturating_sub(count);
+        // SAFETY: `left` is not above the length.
+        unsafe { self.objects.set_len(left) };
+        // SAFETY: these addresses were in the vector, and nothing overwrites them while the bulk is borrowed.
+        unsafe { std::slice::from_raw_parts(start.add(left), len - left) }
+    }
+
+    /// Takes objects back that were given away as addresses, as the newest ones. Takes time in proportion to their
+    /// number.
+    ///
+    /// # Safety
+    /// Each address came from [`drain_raw`](Bulk::drain_raw) or [`Obj::into_raw`] of an object of this bulk's pool, was not
+    /// taken back since, and only the caller has it: others may only read it.
+    #[inline(always)]
+    pub unsafe fn extend_raw(&mut self, objects: &[*mut T]) {
+        // SAFETY: a `NonNull` has the layout of a pointer, and no object has the address 0, by the caller's promise.
+        self.objects
+            .extend_from_slice(unsafe { std::slice::from_raw_parts(objects.as_ptr().cast(), objects.len()) });
     }
 
     /// Takes the newest object out.

@@ -14,9 +14,9 @@ use stillpoint_sys::sync::atomic::Ordering;
 enum Spot {
     /// Whole, in the shared store.
     Store,
-    /// Whole, in the list of its owner.
+    /// Whole, in the list of its owner, or open.
     Whole,
-    /// In its owner's list of buckets with both free objects and others.
+    /// In its owner's list of buckets with both free objects and others, or open.
     Partial,
     /// In no list: it has no free object, or the pool has no memory for it yet.
     Busy,
@@ -180,6 +180,11 @@ impl Core {
                         list.len()
                     ));
                 }
+            }
+            if let Some(bucket) = shard.open.bucket() {
+                let is_whole = self.rows[bucket as usize].free.get() == self.geometry.objects();
+                see(bucket, if is_whole { Spot::Whole } else { Spot::Partial })?;
+                self.check_owner(bucket, shard.index)?;
             }
             audit.cached += shard.cache.len();
         }

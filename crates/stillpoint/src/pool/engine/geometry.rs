@@ -158,19 +158,22 @@ impl Geometry {
         (bucket & 1) * self.colour
     }
 
+    /// The number of the object that begins this far behind the first one of its bucket, if one may. Of more than 32
+    /// bits, the answer means nothing.
+    #[inline(always)]
+    pub(crate) fn index_of(&self, within: usize) -> Option<u32> {
+        // Division by multiplication, exact for dividends and divisors of 32 bits: D. Lemire, O. Kaser, N. Kurz,
+        // "Faster remainder by direct computation", Software: Practice and Experience 49(6), 2019.
+        let product = within as u128 * u128::from(self.reciprocal);
+        ((product as u64) < self.reciprocal).then_some((product >> 64) as u32)
+    }
+
     /// The object that begins at `offset`, if one does.
     #[inline(always)]
     pub(crate) fn place(&self, offset: usize) -> Option<Place> {
         let bucket = (offset >> self.bucket_shift) as u32;
         let within = (offset & (self.bucket_bytes() - 1)).checked_sub(self.shift(bucket as usize))?;
-        // Division by multiplication, exact for dividends and divisors of 32 bits: D. Lemire, O. Kaser, N. Kurz,
-        // "Faster remainder by direct computation", Software: Practice and Experience 49(6), 2019.
-        let product = within as u128 * u128::from(self.reciprocal);
-        let index = (product >> 64) as u32;
-        let divides = (product as u64) < self.reciprocal;
-        if !divides || index >= self.objects {
-            return None;
-        }
+        let index = self.index_of(within).filter(|index| *index < self.objects)?;
         Some(if self.rows == 1 {
             Place { row: bucket, bit: index }
         } else {

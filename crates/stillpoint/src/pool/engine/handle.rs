@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use super::copy;
 use super::geometry::Place;
@@ -47,9 +48,14 @@ impl<'p> Handle<'p> {
         self.shard.get()
     }
 
+    /// Whether the handle holds no shard.
+    fn is_parked(&self) -> bool {
+        ptr::eq(self.shard.get(), self.core.nobody())
+    }
+
     /// Takes hold of a shard if the handle has none. False when it cannot.
     fn attach(&self) -> bool {
-        if !ptr::eq(self.shard.get(), self.core.nobody()) {
+        if !self.is_parked() {
             return true;
         }
         let Some(shard) = self.core.hold_one() else { return false };
@@ -83,7 +89,7 @@ impl<'p> Handle<'p> {
         let _closes = Closes(self);
         self.reopen();
         let answer = call();
-        if !ptr::eq(self.shard.get(), self.core.nobody()) {
+        if !self.is_parked() {
             tally(&self.shard.get().calls.all, &answer);
         }
         answer
@@ -123,11 +129,10 @@ impl<'p> Handle<'p> {
         if self.is_closed() {
             self.reopen();
         }
-        let shard = self.shard.get();
-        if ptr::eq(shard, self.core.nobody()) {
+        if self.is_parked() {
             return;
         }
-        let hold = self.hold();
+        let (shard, hold) = (self.shard.get(), self.hold());
         hold.empty_cache(shard.cache.len());
         // Take back as many objects as the shard has deposited beyond those it has withdrawn. Otherwise its buckets
         // would stay partial.
@@ -141,10 +146,7 @@ impl<'p> Handle<'p> {
     }
 
     fn hold(&self) -> Hold<'p> {
-        debug_assert!(
-            !ptr::eq(self.shard.get(), self.core.nobody()),
-            "a handle attaches after user code has run"
-        );
+        debug_assert!(!self.is_parked(), "a handle attaches after user code has run");
         // SAFETY: callers attach first, so the handle holds its shard, and it stays on its thread. No `Hold` is kept
         // while user code runs, which may park this handle.
         unsafe { Hold::new(self.shard.get()) }
@@ -166,6 +168,9 @@ impl<'p> Handle<'p> {
 
     #[inline(never)]
     fn alloc_slowly(&self) -> Option<NonNull<u8>> {
+        if let Some(object) = self.shard.get().draw_open() {
+            return Some(object);
+        }
         if self.is_closed() {
             return self.open(|| self.alloc(), |all, found| all.count_get(found.is_some(), 1));
         }
@@ -212,6 +217,8 @@ impl<'p> Handle<'p> {
         };
         if !found {
             self.count(|calls| &calls.failures, 1);
+        } else if count == 1 && self.core.opens {
+            self.hold().open_newest();
         }
         found
     }
@@ -219,7 +226,7 @@ impl<'p> Handle<'p> {
     /// Adds to a count of the handle's shard, if it holds one. Not called when the cache serves a call, which it would
     /// make a tenth slower.
     fn count(&self, which: impl FnOnce(&Calls) -> &OwnUsize, more: usize) {
-        if !ptr::eq(self.shard.get(), self.core.nobody()) {
+        if !self.is_parked() {
             which(&self.shard.get().calls).count(more);
         }
     }
@@ -277,7 +284,7 @@ impl<'p> Handle<'p> {
             got += unsafe { self.hold().obtain(to.add(got), missing, missing, missing) };
             self.count(|calls| &calls.drawn, got - ready);
             // SAFETY: written above.
-            let objects = unsafe { std::slice::from_raw_parts(to, got) };
+            let objects = unsafe { slice::from_raw_parts(to, got) };
             if got == count {
                 self.arm(objects.iter().copied());
                 return true;
@@ -358,13 +365,16 @@ impl<'p> Handle<'p> {
     /// As [`free`](Handle::free).
     #[inline(never)]
     unsafe fn free_one_slowly(&self, object: *mut u8) -> Result<(), FreeError> {
+        if self.shard.get().give_open_one(object) {
+            return Ok(());
+        }
         if self.is_closed() {
             // SAFETY: the object came from this pool, and the caller gives it up, by its promise.
             let call = || unsafe { self.free(object) };
             return self.open(call, |all, answer| all.count_put(answer, 1));
         }
         // SAFETY: the object came from this pool, and the caller gives it up, by its promise.
-        unsafe { self.free_slowly(std::slice::from_ref(&object)) }
+        unsafe { self.free_slowly(slice::from_ref(&object)) }
     }
 
     /// # Safety
@@ -415,14 +425,27 @@ impl<'p> Handle<'p> {
         if freed == objects.len() {
             return Ok(());
         }
-        for (index, &object) in (freed..).zip(&objects[freed..]) {
-            if let Err(error) = self.core.accept(object, index) {
-                self.put(&objects[freed..index]);
-                return Err(error);
-            }
+        if let Some((row, bits)) = if self.core.opens { self.core.run_of(objects) } else { None } {
+            self.give_openly(row, bits, objects);
+            return Ok(());
         }
-        self.put(&objects[freed..]);
-        Ok(())
+        let answer = self.core.accept_many(objects, freed);
+        self.put(&objects[freed..answer.err().map_or(objects.len(), FreeError::index)]);
+        answer
+    }
+
+    /// Frees neighbours in a row, in a pool that opens buckets: then this one is open.
+    fn give_openly(&self, row: u32, bits: u64, objects: &[*mut u8]) {
+        if self.shard.get().give_open(objects) {
+            return;
+        }
+        if !self.attach() {
+            return self.core.free_bits_stray(row, bits);
+        }
+        self.count(|calls| &calls.given, objects.len());
+        let hold = self.hold();
+        hold.give_run(row, bits);
+        hold.open(row);
     }
 
     /// Frees objects without a look at their buckets: many to magazines, and the rest to the cache, in which it makes room. Returns how many
@@ -627,6 +650,18 @@ impl Core {
         Ok(bucket)
     }
 
+    /// Checks objects that are being freed, those from `first` on, as [`accept`](Core::accept) does. If there is an error, the objects before
+    /// the faulty one were accepted.
+    fn accept_many(&self, objects: &[*mut u8], first: usize) -> Result<(), FreeError> {
+        let mut index = first;
+        while let Some(&object) = objects.get(index) {
+            let place = self.accept(object, index)?;
+            // Neighbours of an object are objects. A hardened pool looks at each one.
+            index += if self.is_hardened() { 1 } else { self.run_at(place, &objects[index..]).1 };
+        }
+        Ok(())
+    }
+
     /// A guard that frees the caller's objects if the caller panics before it forgets the guard.
     pub(crate) fn unless_it_panics<I: Iterator<Item = *mut u8>>(&self, objects: I) -> Rest<'_, I> {
         Rest { core: self, objects }
@@ -700,12 +735,10 @@ impl Core {
 
     /// The shard that owns the bucket of an object. In a small pool, one that no thread holds.
     pub(crate) fn owner_of(&self, object: *mut u8) -> Option<&Shard> {
-        let bucket = self.geometry.bucket_of(self.place_of(object)?.row);
+        let row = self.place_of(object)?.row;
         if self.common {
             return Some(self.nobody());
         }
-        // Relaxed: the owner does not change while an object of the bucket is allocated, and the caller got the object
-        // after the owner was stored.
-        self.shard(self.rows[bucket as usize].owner.load(Ordering::Relaxed))
+        self.shard(self.owner_of_row(row))
     }
 }

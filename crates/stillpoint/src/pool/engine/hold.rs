@@ -1,5 +1,7 @@
 //! Operations of a shard's holder on its buckets.
 
+use super::geometry::Place;
+use super::list::List;
 use super::row::{Row, NONE};
 use super::shard::Shard;
 use super::store::Chain;
@@ -26,7 +28,21 @@ impl<'c> Hold<'c> {
     /// The caller holds the shard as long as this value is used, and nothing else uses the shard meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn new(shard: &'c Shard) -> Self {
-        Self { core: shard.core(), shard }
+        let hold = Self { core: shard.core(), shard };
+        if let Some(bucket) = shard.open.bucket() {
+            hold.close(bucket);
+        }
+        hold
+    }
+
+    /// The list in which a bucket of the shard belongs, if it has free objects.
+    pub(super) fn list_of(self, bucket: u32) -> &'c List {
+        let is_whole = self.core.rows[bucket as usize].free.get() == self.core.geometry.objects();
+        if is_whole {
+            &self.shard.whole
+        } else {
+            &self.shard.partial
+        }
     }
 
     /// Takes up to `most` free objects out of one of the shard's own buckets, a partial one first, and writes them to
@@ -128,7 +144,7 @@ impl<'c> Hold<'c> {
     }
 
     /// The bucket to take from: the newest, or the oldest if old objects come first.
-    fn end_of(self, list: &super::list::List) -> Option<u32> {
+    fn end_of(self, list: &List) -> Option<u32> {
         if self.core.cold_first {
             list.last()
         } else {
@@ -164,7 +180,6 @@ impl<'c> Hold<'c> {
     /// Puts the first `least` objects back into their buckets. Also puts back the objects after them that share a row
     /// with the last one, so that fewer buckets are left partial. Returns the number of objects put back.
     pub(crate) fn give_first(self, objects: &[*mut u8], least: usize) -> usize {
-        let stride = self.core.geometry.stride();
         // Rows with the bits of their objects so far. Each is given back when another row takes its place, or at the
         // end.
         let mut open = [(NONE, 0); OPEN];
@@ -180,10 +195,8 @@ impl<'c> Hold<'c> {
             }
             row = place.row;
             // Neighbours, the most frequent case, are found without computing their places.
-            let in_row = self.core.geometry.in_row(row);
-            let (lowest, run) = run_from(place.bit, in_row, &objects[given..], stride);
-            let bits = (u64::MAX >> (u64::BITS - run)) << lowest;
-            given += run as usize;
+            let (bits, run) = self.core.run_at(place, &objects[given..]);
+            given += run;
             let entry = &mut open[row as usize % OPEN];
             if entry.0 == row && entry.1 & bits == 0 {
                 entry.1 |= bits;
@@ -201,11 +214,8 @@ impl<'c> Hold<'c> {
         if bits == 0 {
             return;
         }
-        // Relaxed: the owner does not change while an object of the bucket is allocated, and the caller got the object
-        // after the owner was stored.
-        let owner = self.core.rows[self.core.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
-        let given =
-            if owner == self.shard.index { self.merge(row, bits) } else { self.core.deliver(row, bits) };
+        let is_own = self.core.owner_of_row(row) == self.shard.index;
+        let given = if is_own { self.merge(row, bits) } else { self.core.deliver(row, bits) };
         self.shard.out.set(self.shard.out.get() - given as isize);
     }
 
@@ -331,10 +341,9 @@ impl<'c> Hold<'c> {
 
     /// Takes the bits of a row that came from an inbox.
     pub(crate) fn take_in(self, row: u32, bits: u64) {
-        // Relaxed: the exchange that took the bits was an acquire, so this finds the owner that the bucket had when the
-        // objects were allocated, or a later one.
-        let owner = self.core.rows[self.core.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
-        if owner == self.shard.index {
+        // The exchange that took the bits was an acquire, so this finds the owner that the bucket had when the objects
+        // were allocated, or a later one.
+        if self.core.owner_of_row(row) == self.shard.index {
             let freed = self.merge(row, bits);
             self.core.correct(bits.count_ones() - freed);
         } else {
@@ -345,10 +354,28 @@ impl<'c> Hold<'c> {
     }
 }
 
+impl Core {
+    /// The longest run of neighbours at the beginning, within the row of the first object, whose place this is: their bits, and their number.
+    #[inline(always)]
+    pub(crate) fn run_at(&self, place: Place, objects: &[*mut u8]) -> (u64, usize) {
+        let (lowest, run) =
+            run_from(place.bit, self.geometry.in_row(place.row), objects, self.geometry.stride());
+        ((u64::MAX >> (u64::BITS - run)) << lowest, run as usize)
+    }
+
+    /// The row and the bits of objects, if there are any, and they are neighbours in a row.
+    #[inline(always)]
+    pub(crate) fn run_of(&self, objects: &[*mut u8]) -> Option<(u32, u64)> {
+        let place = self.place_of(*objects.first()?)?;
+        let (bits, run) = self.run_at(place, objects);
+        (run == objects.len()).then_some((place.row, bits))
+    }
+}
+
 /// The longest run of neighbours at the beginning, up or down, within a row of `in_row` objects in which the first one has this bit: its
 /// lowest bit, and its length.
 #[inline(always)]
-fn run_from(bit: u32, in_row: u32, objects: &[*mut u8], stride: usize) -> (u32, u32) {
+pub(super) fn run_from(bit: u32, in_row: u32, objects: &[*mut u8], stride: usize) -> (u32, u32) {
     let up = match objects {
         [first, next, ..] => next.addr() > first.addr(),
         _ => true,

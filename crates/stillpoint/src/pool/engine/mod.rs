@@ -14,6 +14,7 @@ pub(crate) mod handle;
 mod harden;
 mod hold;
 mod list;
+mod open;
 mod own;
 mod remote;
 mod row;
@@ -116,6 +117,8 @@ pub(crate) struct Core {
     /// The shard of parked handles: its cache has no objects and no room.
     nobody: OnceLock<Box<Shard>>,
     cache: usize,
+    /// Whether shards have an open bucket: in pools without caches, unless they are hardened. See `open`.
+    opens: bool,
     /// Whether all threads take objects from the same words: see `common`.
     common: bool,
     /// The place at which the next search of such a pool begins, if it is hardened.
@@ -166,6 +169,7 @@ impl Core {
             most_handles: plan.locals,
             nobody: OnceLock::new(),
             cache,
+            opens: cache == 0 && !plan.hardened && !plan.common,
             common: plan.common,
             turn: AtomicU32::new(0),
             high_water: AtomicU32::new(0),
@@ -253,6 +257,14 @@ impl Core {
     #[inline(always)]
     pub(crate) fn place_of(&self, address: *mut u8) -> Option<Place> {
         self.geometry.place(self.offset_of(address)?)
+    }
+
+    /// The shard that owns the bucket of a row.
+    #[inline(always)]
+    fn owner_of_row(&self, row: u32) -> u32 {
+        // Relaxed: the owner does not change while an object of the bucket is allocated, and the caller owns the bucket, or got an object
+        // of it after the owner was stored.
+        self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed)
     }
 
     pub(crate) fn high_water(&self) -> u32 {

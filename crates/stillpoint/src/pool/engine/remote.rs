@@ -31,10 +31,7 @@ impl Core {
             if before != 0 && !is(Variant::PostAlways) {
                 return brought;
             }
-            // Relaxed: the owner of a bucket does not change while an object of it is allocated, and the caller got the
-            // object after the owner was stored.
-            let owner = self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
-            if let Some(shard) = self.shard(owner) {
+            if let Some(shard) = self.shard(self.owner_of_row(row)) {
                 shard.post(&self.rows, row);
                 return brought;
             }
@@ -94,14 +91,13 @@ impl Core {
             .for_each(|row| self.free_bits_stray(row, self.geometry.full(row)));
     }
 
-    fn free_bits_stray(&self, row: u32, bits: u64) {
+    pub(crate) fn free_bits_stray(&self, row: u32, bits: u64) {
         if self.common {
             self.free_to_common(row, bits);
             return;
         }
-        // Relaxed, for the reason given in `deliver`. Read before `deliver` is called: afterwards, the owner may
-        // change.
-        let owner = self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
+        // Read before `deliver` is called: afterwards, the owner may change.
+        let owner = self.owner_of_row(row);
         let brought = self.deliver(row, bits);
         // Relaxed: a count.
         match self.shard(owner) {

@@ -4,6 +4,7 @@ use crossbeam_utils::CachePadded;
 
 use super::cache::Cache;
 use super::list::List;
+use super::open::Open;
 use super::own::{OwnIsize, OwnU32, OwnUsize};
 use super::row::{Row, NONE};
 use super::Core;
@@ -30,6 +31,8 @@ pub(crate) struct Shard {
     pub(crate) wants_blocks: OwnU32,
     pub(crate) partial: List,
     pub(crate) whole: List,
+    /// For the holder.
+    pub(crate) open: Open,
     /// Counts of the holders' calls. Only the holder writes to this cache line.
     pub(crate) calls: CachePadded<Calls>,
     core: *const Core,
@@ -94,6 +97,7 @@ impl Shard {
             wants_blocks: OwnU32::new(0),
             partial: List::new(),
             whole: List::new(),
+            open: Open::none(),
             calls: CachePadded::new(Calls::default()),
             core,
             thread: AtomicUsize::new(0),

@@ -1,0 +1,155 @@
+//! The open bucket of a shard, in a pool without caches: objects of one of its rows come from it and go back to it by a few instructions,
+//! without a look at the shard's lists.
+//!
+//! The bucket is the shard's own, is in none of its lists, and has at least one free object. So what other threads may do with buckets in
+//! which the owner has no free object cannot happen to it. It is closed, which is to say put back into the list in which it belongs, before
+//! the shard is used in any other way: by [`Hold::new`].
+
+use std::ptr::NonNull;
+
+use super::hold::{run_from, Hold};
+use super::own::{OwnU32, OwnUsize};
+use super::row::NONE;
+use super::{Core, Shard};
+
+/// The open row of a shard, or none.
+#[derive(Debug)]
+pub(crate) struct Open {
+    row: OwnU32,
+    /// Its bucket.
+    bucket: OwnU32,
+    /// Its objects: none, if no row is open.
+    objects: OwnU32,
+    /// The address of the first one, and the bytes from there to the end of the last one.
+    start: OwnUsize,
+    bytes: OwnUsize,
+}
+
+impl Open {
+    pub(crate) fn none() -> Self {
+        Self {
+            row: OwnU32::new(NONE),
+            bucket: OwnU32::new(NONE),
+            objects: OwnU32::new(0),
+            start: OwnUsize::new(0),
+            bytes: OwnUsize::new(0),
+        }
+    }
+
+    pub(crate) fn bucket(&self) -> Option<u32> {
+        let bucket = self.bucket.get();
+        (bucket != NONE).then_some(bucket)
+    }
+
+    fn set(&self, row: u32, bucket: u32, objects: u32, start: usize, bytes: usize) {
+        self.row.set(row);
+        self.bucket.set(bucket);
+        self.objects.set(objects);
+        self.start.set(start);
+        self.bytes.set(bytes);
+    }
+
+    fn unset(&self) {
+        self.set(NONE, NONE, 0, 0, 0);
+    }
+
+    /// The position of an object in the row, if it is one of its objects.
+    #[inline(always)]
+    fn index_of(&self, core: &Core, object: *mut u8) -> Option<u32> {
+        let within = object.addr().wrapping_sub(self.start.get());
+        if within < self.bytes.get() {
+            core.geometry.index_of(within)
+        } else {
+            None
+        }
+    }
+}
+
+/// Only the holder of the shard may call these functions, while no [`Hold`] is in use.
+impl Shard {
+    /// Takes an object out of the open bucket.
+    #[inline(always)]
+    pub(crate) fn draw_open(&self) -> Option<NonNull<u8>> {
+        let (open, core) = (&self.open, self.core());
+        let live = &core.rows.get(open.row.get() as usize)?.live;
+        let bit = (!live.get()).trailing_zeros();
+        if bit >= open.objects.get() {
+            return None;
+        }
+        live.set(live.get() | 1 << bit);
+        let object = open.start.get() + bit as usize * core.geometry.stride();
+        let free = &core.rows[open.bucket.get() as usize].free;
+        free.set(free.get() - 1);
+        if free.get() == 0 {
+            open.unset();
+        }
+        self.out.set(self.out.get() + 1);
+        self.calls.drawn.count(1);
+        NonNull::new(core.extent.start().with_addr(object))
+    }
+
+    /// Puts an object back into the open bucket, as [`give_open`](Shard::give_open).
+    #[inline(always)]
+    pub(crate) fn give_open_one(&self, object: *mut u8) -> bool {
+        self.open.index_of(self.core(), object).is_some_and(|index| self.give_bits(1 << index, 1))
+    }
+
+    /// Puts objects back into the open bucket. False, and nothing has changed, if they are no neighbours in the open row, if one is free
+    /// already, or if they make the bucket whole while the shard keeps as many whole ones as it may.
+    #[inline(always)]
+    pub(crate) fn give_open(&self, objects: &[*mut u8]) -> bool {
+        let (core, count) = (self.core(), objects.len() as u32);
+        let Some(index) = objects.first().and_then(|first| self.open.index_of(core, *first)) else {
+            return false;
+        };
+        let (lowest, run) = run_from(index, self.open.objects.get(), objects, core.geometry.stride());
+        run == count && self.give_bits((u64::MAX >> (u64::BITS - run)) << lowest, count)
+    }
+
+    #[inline(always)]
+    fn give_bits(&self, bits: u64, count: u32) -> bool {
+        let core = self.core();
+        let live = &core.rows[self.open.row.get() as usize].live;
+        let free = &core.rows[self.open.bucket.get() as usize].free;
+        let is_last = free.get() + count == core.geometry.objects();
+        if bits & !live.get() != 0 || is_last && self.whole.len() >= core.high_water() {
+            return false;
+        }
+        live.set(live.get() & !bits);
+        free.set(free.get() + count);
+        self.out.set(self.out.get() - count as isize);
+        self.calls.given.count(count as usize);
+        true
+    }
+}
+
+impl Hold<'_> {
+    /// Opens the bucket of a row, if it is the shard's own and has a free object. Nothing else is done with this value.
+    pub(crate) fn open(self, row: u32) {
+        let (rows, geometry) = (&self.core.rows, &self.core.geometry);
+        let bucket = geometry.bucket_of(row);
+        if self.core.owner_of_row(row) != self.shard.index || rows[bucket as usize].free.get() == 0 {
+            return;
+        }
+        self.list_of(bucket).remove(rows, bucket);
+        if geometry.rows() > 1 {
+            let drained = &rows[bucket as usize].drained;
+            drained.set(drained.get().min(row - bucket));
+        }
+        let (objects, start) = (geometry.in_row(row), self.core.address(row, 0).addr());
+        self.shard.open.set(row, bucket, objects, start, objects as usize * geometry.stride());
+    }
+
+    /// Opens the bucket from which objects were taken last.
+    pub(crate) fn open_newest(self) {
+        if let Some(bucket) = self.shard.partial.first() {
+            self.open(bucket + self.core.rows[bucket as usize].drained.get());
+        }
+    }
+
+    /// Puts the open bucket back into its list.
+    pub(super) fn close(self, bucket: u32) {
+        self.shard.open.unset();
+        self.list_of(bucket).push(&self.core.rows, bucket);
+    }
+}
