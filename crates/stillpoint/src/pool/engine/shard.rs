@@ -173,6 +173,14 @@ impl Shard {
         Self::take(&self.inbox.rest)
     }
 
+    /// Whether the inbox has rows. If this is seen too late, they are collected later.
+    #[inline(always)]
+    pub(crate) fn has_posted(&self) -> bool {
+        // Relaxed, both: whoever takes the lists does so by an exchange.
+        let [posted, rest] = [&self.inbox.posted, &self.inbox.rest].map(|list| list.load(Ordering::Relaxed));
+        posted & rest != NONE
+    }
+
     #[inline]
     fn take(list: &AtomicU32) -> u32 {
         // Relaxed: avoids an exchange on an empty list. Not in models: loom explores orders with other threads only at
