@@ -24,5 +24,7 @@ stillpoint_sys::variants! {
     ClaimFree = "claim-free": "An exhausted allocation claims a bucket although its owner has free objects of it.",
     FreeCommonRelaxed = "free-common-relaxed": "An object of a small pool is freed by a relaxed exchange.",
     TakeCommonRelaxed = "take-common-relaxed": "An object of a small pool is taken by a relaxed exchange.",
+    OpenEmpty = "open-empty": "A bucket stays open after its last free object was taken.",
+    OpenInList = "open-in-list": "A bucket that is opened stays in its list.",
     RescueForgets = "rescue-forgets": "Bits that a rescuer cannot claim are not put back into the inbox.",
 }

@@ -506,6 +506,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::AdoptRelaxed, "an_owner_ends_with_an_object_out"),
     (Variant::NeverLeft, "an_owner_ends_with_an_object_out"),
     (Variant::ClaimAnyhow, "a_bucket_is_rescued_from_its_owner"),
+    (Variant::OpenEmpty, "a_bucket_is_rescued_from_its_owner"),
+    (Variant::OpenInList, "an_exhausted_thread_takes_what_was_left"),
     (Variant::ClaimFree, "a_double_free_does_not_make_a_bucket_whole"),
     (Variant::RescueForgets, "a_block_is_looked_for_among_what_was_sent"),
     (Variant::RestRelaxed, "what_an_owner_has_left_is_taken_by_another_thread"),

@@ -11,6 +11,7 @@ use super::hold::{run_from, Hold};
 use super::own::{OwnU32, OwnUsize};
 use super::row::NONE;
 use super::{Core, Shard};
+use crate::pool::busted::{is, Variant};
 
 /// The open row of a shard, or none.
 #[derive(Debug)]
@@ -84,7 +85,7 @@ impl Shard {
         let object = open.start.get() + bit as usize * core.geometry.stride();
         let free = &core.rows[open.bucket.get() as usize].free;
         free.set(free.get() - 1);
-        if free.get() == 0 {
+        if free.get() == 0 && !is(Variant::OpenEmpty) {
             open.unset();
         }
         self.out.set(self.out.get() + 1);
@@ -135,7 +136,9 @@ impl Hold<'_> {
         if self.core.owner_of_row(row) != self.shard.index || rows[bucket as usize].free.get() == 0 {
             return;
         }
-        self.list_of(bucket).remove(rows, bucket);
+        if !is(Variant::OpenInList) {
+            self.list_of(bucket).remove(rows, bucket);
+        }
         if geometry.rows() > 1 {
             let drained = &rows[bucket as usize].drained;
             drained.set(drained.get().min(row - bucket));
