@@ -330,7 +330,7 @@ int rte_rcu_qsbr_dq_delete(struct rte_rcu_qsbr_dq *dq) __asm__("still_rte_rcu_qs
 }
 #endif
 
-/* The layout in docs/design/capi.md. The library asserts the same numbers. */
+/* The layout of DPDK. The library asserts the same numbers. */
 #ifdef __cplusplus
 #define STILL_RTE_AT_(what, number) static_assert(what == number, "the layout of DPDK")
 #elif !defined(_Static_assert) /* in strict C99 it is a macro of glibc, which declares a function each time */
