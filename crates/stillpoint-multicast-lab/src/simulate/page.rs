@@ -227,7 +227,6 @@ mod tests {
                 show(&sources("kvm").into_iter().filter(|row| !seed.contains(row)).collect::<Vec<_>>())
             }),
             ("beside the poster", beside(&poster) + "\n" + &published::judgement(&poster).unwrap() + "\n"),
-            ("beside the kernel", beside(&published::compare(&load("kvm"), "kvm", 1))),
             ("conclusions", concluded(CONCLUSIONS)),
             (
                 "thresholds",
