@@ -134,7 +134,6 @@ mod book {
     }
 
     pages! {
-        "laboratory" as laboratory,
         "multicast" as multicast,
         "operation" as operation,
         "pool" as pool,

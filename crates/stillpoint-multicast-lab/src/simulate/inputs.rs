@@ -1,6 +1,6 @@
 //! The inputs of the model: each number, what it is, where it comes from, and how far it can be trusted.
 //!
-//! The table of inputs for the terminal, the JSON and the guide is made here. No number in it is a result.
+//! The table of inputs for the terminal and the JSON is made here. No number in it is a result.
 
 use serde_json::Value;
 use stillpoint_harness::output::json::{Row, number};

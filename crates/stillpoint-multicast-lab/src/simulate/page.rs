@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn the_guide_says_what_the_model_says() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let mut pages = ["guide/laboratory.md", "design/kernel.md"].map(|name| {
+        let mut pages = ["design/kernel.md"].map(|name| {
             let file = docs.join(name);
             let text = fs::read_to_string(&file).unwrap();
             (file, text)
@@ -219,13 +219,7 @@ mod tests {
         let library = found.iter().find(|of| of.0 == u64::from(device::THRESHOLD));
         let library = library.expect("the library's threshold is among those that are compared");
         assert!(library.1 < least_worst + 0.5, "the library's threshold is not the best one: {found:?}");
-        let sources = |name: &str| inputs::rows(&load(name), name, "");
         let blocks = [
-            ("inputs of seed", show(&sources("seed"))),
-            ("inputs of kvm", {
-                let seed = sources("seed");
-                show(&sources("kvm").into_iter().filter(|row| !seed.contains(row)).collect::<Vec<_>>())
-            }),
             ("beside the poster", beside(&poster) + "\n" + &published::judgement(&poster).unwrap() + "\n"),
             ("conclusions", concluded(CONCLUSIONS)),
             (
