@@ -98,6 +98,50 @@ fn a_refill_from_an_idle_owner_costs_what_it_brings() {
     assert_eq!(each_within(512 + 64 + FEW, &needy), BUCKETS as usize);
 }
 
+/// Of one row, and of four.
+#[test]
+fn single_objects_of_the_open_bucket_take_no_step() {
+    for per_bucket in [8, 256] {
+        let core = pool(per_bucket, 100, 0);
+        let handle = Handle::new(&core).unwrap();
+        let kept: Vec<_> = (0..per_bucket / 2 + 1).map(|_| handle.alloc().unwrap().as_ptr()).collect();
+        let (steps, ()) = steps(|| {
+            for _ in 0..100 {
+                let object = handle.alloc().unwrap().as_ptr();
+                // SAFETY: allocated just now, and freed once.
+                unsafe { handle.free(object) }.unwrap();
+            }
+        });
+        let audit = core.audit().unwrap();
+        assert_eq!((steps, audit.stats.in_use, audit.buckets_partial), (0, kept.len(), 1));
+        let counts = core.cache_stats()[0];
+        assert_eq!((counts.drawn, counts.given), (kept.len() + 100, 100));
+
+        // SAFETY: allocated above, and freed once.
+        kept.iter().for_each(|&object| unsafe { handle.free(object) }.unwrap());
+        // SAFETY: free already; refused without an effect, and counted.
+        unsafe { handle.free(kept[0]) }.unwrap();
+        // SAFETY: inside of an object.
+        let answer = unsafe { handle.free(kept[0].wrapping_add(1)) };
+        assert_eq!((answer, core.misuses()), (Err(FreeError::NotAnObject(0)), 1));
+        let audit = core.audit().unwrap();
+        assert_eq!((audit.stats.in_use, audit.buckets_partial), (0, 0));
+    }
+}
+
+/// Whole buckets that a thread keeps, the open one among them, are no more than the mark.
+#[test]
+fn an_open_bucket_counts_for_the_mark() {
+    let core = pool(4, 100, 0);
+    let (handle, other) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    let objects = all(&handle);
+    // SAFETY: allocated, and freed once.
+    objects.into_iter().for_each(|object| unsafe { handle.free(object) }.unwrap());
+    let kept = core.audit().unwrap().buckets_whole;
+    assert!(kept <= core.high_water() as usize, "{kept}");
+    assert_eq!(all(&other).len(), (100 - kept) * 4);
+}
+
 #[test]
 fn a_magazine_passes_in_one_step() {
     let core = pool(2, 1000, 64);
