@@ -1,4 +1,4 @@
-//! A reader that never runs again: which bound memory has then, and what it depends on. Each test is a line of the
+//! A reader that never runs again: which bound memory has then, and what it depends on. Each test is about a line of the
 //! table in `docs/design/rcu.md`.
 
 #![cfg(not(miri))] // no signals there
