@@ -41,7 +41,7 @@ pub use lookup::{Lookups, read_until_stopped};
 pub use micro::{Micro, Timed, micro, timed};
 pub use sections::{Work, read_sections};
 
-/// The programs of the book for users of the Rust peers, before and after the change to stillpoint.
+/// The programs of the book for users of the Rust peers.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/from-rust.md")]
 mod from_rust {}
