@@ -17,7 +17,7 @@ use crate::stats::{Distribution, median};
 const SCHEMA: u32 = 1;
 
 /// The end of a contender's name in its second measurement.
-pub(crate) const AGAIN: &str = " (again)";
+pub const AGAIN: &str = " (again)";
 
 /// One measured row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,16 +1,15 @@
-//! The page of results of the book: the answer, and a line for each figure.
+//! The page of results of the book: the answer, three pictures, and a line for each thing that a user does.
 
 use std::fmt::Write as _;
 
-use stillpoint_harness::output::figures::{Figure, Verdict};
 use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::output::table::markdown;
 
 use crate::reclaim;
 
-use super::page::{fact, factor, warnings};
-use super::sections::{self, Shown, Standing};
+use super::page::{fact, warnings};
+use super::tasks::{self, Task};
 
 /// What the figures do not say by themselves.
 const WHERE_WE_LOSE: &str = "\
@@ -32,13 +31,25 @@ Bold ratios above are losses. Behind most of them is one of these reasons:
 - **`check`** of a token compares the domain as well.
 ";
 
+/// The pictures, and what they show.
+const PICTURES: [(&str, &str); 3] = [
+    ("delay", "Mean delay from unlink to free against the number of readers on one CPU"),
+    ("lookups", "Lookups of these readers against their number"),
+    (
+        "memory",
+        "Memory that waits, at most, against the number of readers on each CPU, most of them preempted",
+    ),
+];
+
 /// The whole page.
-pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
+pub(super) fn text(read: &[Read]) -> String {
     let mut page = String::from("# Performance\n\n");
     if let Some(answer) = read.iter().find_map(|read| reclaim::answer(&read.rows)) {
         let _ = write!(page, "**{} {answer}**\n\n", reclaim::QUESTION);
     }
-    page += "![Mean delay from unlink to free against the number of readers on one CPU](../pictures/delay.svg)\n\n";
+    for (picture, shows) in PICTURES {
+        let _ = write!(page, "![{shows}](../pictures/{picture}.svg)\n\n");
+    }
     page += "`stillpoint report --markdown` wrote this page from the results of these commands. Single runs vary, and so do machines: repeat them.\n\n";
     for of in read {
         let _ = write!(page, "- `{}`", of.command.replacen("stillpoint", "cargo run --release --", 1));
@@ -51,26 +62,17 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
             let _ = writeln!(page, "  **{warning}**");
         }
     }
-    page += "\nEach line compares what a user gets who chooses nothing with the best of the others: 2.00x is twice as good, **0.50x** half as good. A \
-             figure\nhas two lines if its settings differ: the worst for us, and the best. *Even* is within 5 %, or within the noise: the difference of a \
-             contender\nthat was measured twice. [The laboratory](laboratory.md) says what is measured, and what makes it fair.\n\n";
-    let mut lines =
-        vec![["figure", "at", "ours", "best of the others", "ratio", "noise"].map(str::to_owned).to_vec()];
-    let mut without = String::new();
-    for section in &sections::of(read, figures) {
-        for shown in &section.charts {
-            lines.extend(of_figure(&section.experiment, shown));
-            if let Some(undecided) = shown.undecided() {
-                let _ = writeln!(without, "- {}: {}: {undecided}", section.experiment, shown.chart.title());
-            }
-        }
-        for (row, why) in &section.void {
-            let _ = writeln!(without, "- {row} does not count: {why}");
-        }
-    }
-    let _ = writeln!(page, "{}", markdown(&lines));
-    if !without.is_empty() {
-        let _ = writeln!(page, "{without}");
+    page += "\nEach line compares what a user gets who chooses nothing with the best of the others in the same run: 2.00x is twice as good, **0.50x** \
+             half as\ngood. *Even* is within 5 %, or within the noise: the difference between two measurements of ours in that run, if there were two. \
+             All figures are on the page that\n`cargo run --release -- report docs/results` writes. [The laboratory](laboratory.md) says what is measured, and what \
+             makes it fair.\n\n";
+    page += &markdown(&lines(read));
+    page += "\n";
+    for (row, why) in
+        read.iter().flat_map(|read| &read.rows).filter_map(|row| Some((row, row.void.as_ref()?)))
+    {
+        let _ =
+            writeln!(page, "- {}: {}, {} does not count: {why}", row.experiment, row.scenario, row.contender);
     }
     page + WHERE_WE_LOSE
 }
@@ -78,25 +80,20 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
 /// What is said of a machine.
 const MACHINE: [&str; 4] = ["model", "kernel", "cpus_allowed", "memory_bytes"];
 
-/// The lines of a figure: none if it compares nothing.
-fn of_figure(experiment: &str, shown: &Shown) -> Vec<Vec<String>> {
-    let Some((worst, best)) = shown.ends() else { return Vec::new() };
-    let noise =
-        shown.control.as_ref().map_or_else(String::new, |control| control.difference(control.percent_p50));
-    let line = |verdict: &Verdict| {
-        let amount =
-            |(name, figure): &(String, f64)| format!("{name} {}", shown.chart.figure.amount(*figure));
-        let ratio = match shown.standing_of(verdict) {
-            Standing::Behind => format!("**{}**", factor(verdict)),
-            Standing::Even => format!("{}, even", factor(verdict)),
-            _ => factor(verdict),
-        };
-        let figure = format!("{experiment}: {}", shown.chart.title());
-        vec![figure, verdict.at.clone(), amount(&verdict.ours), amount(&verdict.theirs), ratio, noise.clone()]
-    };
-    let mut lines = vec![line(worst)];
-    if worst != best {
-        lines.push(line(best));
+/// The lines of the table: what a user does, where it was measured.
+fn lines(read: &[Read]) -> Vec<Vec<String>> {
+    let mut lines = vec![
+        ["what a user does", "ours", "best of the others", "ratio", "noise"].map(str::to_owned).to_vec(),
+    ];
+    for task in tasks::all() {
+        lines.extend(match task {
+            Task::Group(name) => Some(
+                [format!("**{name}**"), String::new(), String::new(), String::new(), String::new()].to_vec(),
+            ),
+            Task::Line(line) => {
+                read.iter().find_map(|read| line.cells(&read.rows)).map(|cells| cells.to_vec())
+            }
+        });
     }
     lines
 }

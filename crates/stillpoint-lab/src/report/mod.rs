@@ -6,6 +6,7 @@
 mod markdown;
 mod page;
 mod sections;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +32,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 
-    /// Write a page of Markdown instead, or `-`: the answer, and a line for each figure
+    /// Write a page of Markdown instead, or `-`: the answer, and a line for each thing that a user does
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     markdown: Option<PathBuf>,
 }
@@ -56,7 +57,7 @@ pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), 
         return Err(Stop::usage(format!("{} is one of the results: name another file", output.display())));
     }
     let text = match options.markdown {
-        Some(_) => markdown::text(&read, figures),
+        Some(_) => markdown::text(&read),
         None => page::text(&read, figures)?,
     };
     if is_stdout {

@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::show::disturbance;
-use stillpoint_harness::output::figures::{Figure, Ground, Verdict, charts, svg};
+use stillpoint_harness::output::figures::{Figure, Ground, charts, svg};
 use stillpoint_harness::output::format::{bytes, hertz, number_of};
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::results::INTERRUPTED;
@@ -117,8 +117,8 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
                                     tr {
                                         td { a href={ "#" (shown.id) } { (shown.chart.title()) } }
                                         td class=(standing.name()) { (standing.name()) }
-                                        td { (factor(worst)) } td { (worst.at) }
-                                        td { (factor(best)) } td { (best.at) }
+                                        td { (factor(worst.factor)) } td { (worst.at) }
+                                        td { (factor(best.factor)) } td { (best.at) }
                                     }
                                 } @else {
                                     tr { td { a href={ "#" (shown.id) } { (shown.chart.title()) } } td { (standing.name()) } td {} td {} td {} td {} }
@@ -132,11 +132,11 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
     }
 }
 
-pub(super) fn factor(verdict: &Verdict) -> String {
-    match verdict.factor {
-        factor if factor < 0.1 => format!("1/{:.0}", 1.0 / factor),
-        100.0.. => format!("{:.0}x", verdict.factor),
-        factor => format!("{factor:.2}x"),
+pub(super) fn factor(factor: f64) -> String {
+    match factor {
+        ..0.1 => format!("1/{:.0}", 1.0 / factor),
+        100.0.. => format!("{factor:.0}x"),
+        _ => format!("{factor:.2}x"),
     }
 }
 
@@ -226,7 +226,7 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
                         @for verdict in &shown.verdicts {
                             li {
                                 (verdict.at) ": "
-                                strong class=(shown.standing_of(verdict).name()) { (factor(verdict)) }
+                                strong class=(shown.standing_of(verdict).name()) { (factor(verdict.factor)) }
                                 ", " (verdict.ours.0) " " (chart.figure.amount(verdict.ours.1))
                                 " beside " (verdict.theirs.0) " " (chart.figure.amount(verdict.theirs.1))
                             }

@@ -10,7 +10,7 @@ use crate::names;
 use crate::peers::group;
 
 /// Two figures whose ratio is below this count as even. If the control of the run differs by more, more counts as even.
-const EVEN: f64 = 1.05;
+pub(super) const EVEN: f64 = 1.05;
 
 /// The charts of one experiment of one result.
 pub(super) struct Section<'r> {

@@ -4,7 +4,7 @@ use stillpoint_harness::output::json::Row;
 
 use super::*;
 use crate::experiment::Plan;
-use crate::{micro, reclaim};
+use crate::{micro, preempt, reclaim};
 
 fn read(rows: Vec<Row>) -> Read {
     let text = json!({
@@ -65,12 +65,8 @@ fn the_page_says_what_disturbed_a_run() {
             && !said.contains("class=\"ahead\">4"),
         "{said}"
     );
-    let book = markdown::text(&[read(rows)], micro::Plan::FIGURES);
-    assert!(
-        book.contains("Undecided, since other programs ran on the CPUs meanwhile: pin.")
-            && !book.contains("4.00x"),
-        "{book}"
-    );
+    let book = markdown::text(&[read(rows)]);
+    assert!(book.contains("| disturbed |") && !book.contains("4.00x"), "{book}");
     // Of another experiment, or another program: nothing is known.
     let unknown = foreign(cost("pin", "stillpoint/guard", 2.0));
     assert!(!page(vec![unknown]).contains("Other programs"));
@@ -143,24 +139,34 @@ fn all_rows_are_in_the_page() {
 }
 
 #[test]
-fn the_page_of_the_book_has_a_line_for_each_figure_and_losses_in_bold() {
+fn the_page_of_the_book_has_a_line_for_what_a_user_does_and_losses_in_bold() {
     let mut void = cost("pin", "liburcu/mb", 1.0);
     void.void = Some("freed too early".to_owned());
     let of = |ours, theirs| {
-        let rows =
-            vec![cost("pin", "stillpoint/guard", ours), cost("pin", "crossbeam-epoch", theirs), void.clone()];
-        markdown::text(&[read(rows)], micro::Plan::FIGURES)
+        let again = cost("pin", "stillpoint/guard (again)", ours * 1.03);
+        let slower = cost("pin", "seize", 9.0);
+        let rows = vec![
+            cost("pin", "stillpoint/guard", ours),
+            cost("pin", "crossbeam-epoch", theirs),
+            void.clone(),
+            again,
+            slower,
+        ];
+        markdown::text(&[read(rows)])
     };
     let (ahead, behind, even) = (of(2.0, 8.0), of(8.0, 2.0), of(2.0, 2.04));
     for part in [
         "`cargo run --release -- bench micro --json",
-        "; 3 rows\n  **1 of 3 rows do not count; the reasons are below.**",
-        "- pin, liburcu/mb does not count: freed too early",
-        "| pin | stillpoint/guard 2 ns | crossbeam-epoch 8 ns | 4.00x |",
+        "; 5 rows\n  **1 of 5 rows do not count; the reasons are below.**",
+        "- micro: pin, liburcu/mb does not count: freed too early",
+        "| enter a region and leave it | 2 ns (`stillpoint/guard`) | 8 ns (`crossbeam-epoch`) | 4.00x | 3 % |",
     ] {
         assert!(ahead.contains(part), "'{part}' is missing in {ahead}");
     }
-    assert!(behind.contains("| stillpoint/guard 8 ns | crossbeam-epoch 2 ns | **0.25x** |"), "{behind}");
+    assert!(
+        behind.contains("| 8 ns (`stillpoint/guard`) | 2 ns (`crossbeam-epoch`) | **0.25x** |"),
+        "{behind}"
+    );
     assert!(even.contains("| 1.02x, even |"), "{even}");
 }
 
@@ -212,7 +218,11 @@ fn the_book_says_what_was_measured() {
         std::fs::read_dir(docs().join("results")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let read: Vec<Read> = files.iter().map(|file| Read::from(file).unwrap()).collect();
-    let page = markdown::text(&read, &crate::figures());
+    let page = markdown::text(&read);
+    for task in tasks::all() {
+        let tasks::Task::Line(line) = task else { continue };
+        assert!(read.iter().any(|read| line.cells(&read.rows).is_some()), "{line:?} was not measured");
+    }
     assert!(page.lines().count() <= 150, "{} lines", page.lines().count());
     is_written("guide/performance.md", &page);
 }
@@ -231,12 +241,18 @@ fn the_page_explains_every_name_that_it_shows() {
     }
 }
 
+/// That of the README also for a dark ground.
 #[test]
-fn the_picture_of_the_readme_shows_what_was_measured() {
-    let read = Read::from(&docs().join("results/one-core.json")).unwrap();
-    let charts = figures::charts(reclaim::Plan::FIGURES, &read.rows);
-    let delays = charts.iter().find(|chart| chart.figure.name == "delay-one-core").unwrap();
-    for (ground, name) in [(Ground::Light, "delay.svg"), (Ground::Dark, "delay-dark.svg")] {
-        is_written(&format!("pictures/{name}"), &figures::svg(delays, ground).unwrap());
+fn the_pictures_show_what_was_measured() {
+    let is_drawn = |result: &str, of: &[&'static Figure], figure: &str, ground: Ground, name: &str| {
+        let read = Read::from(&docs().join("results").join(result)).unwrap();
+        let charts = figures::charts(of, &read.rows);
+        let chart = charts.iter().find(|chart| chart.figure.name == figure).unwrap();
+        is_written(&format!("pictures/{name}.svg"), &figures::svg(chart, ground).unwrap());
+    };
+    for (ground, name) in [(Ground::Light, "delay"), (Ground::Dark, "delay-dark")] {
+        is_drawn("one-core.json", reclaim::Plan::FIGURES, "delay-one-core", ground, name);
     }
+    is_drawn("one-core.json", reclaim::Plan::FIGURES, "lookups", Ground::Light, "lookups");
+    is_drawn("bench.json", preempt::Plan::FIGURES, "peak-pending", Ground::Light, "memory");
 }
