@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use stillpoint_peers::{
-    Contender, Delays, Element, ReadJob, ReadOutcome, Slots, Work, Writer, free_element, read_sections,
+    Contender, Delays, Element, ReadJob, ReadOutcome, Slots, Writer, free_element, read_loop,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,25 +44,20 @@ impl Contender for Defective {
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         assert!(self.defect != Defect::ReaderPanicsAtOnce, "as asked");
         ready();
+        if job.work.is_some() && matches!(self.defect, Defect::None | Defect::ReusesAtOnce) {
+            let slots = self.slots.as_slice();
+            return read_loop!(job, slots.len(), missing: false, |index, found| {
+                // Acquire pairs with the swap in `Slots::publish`.
+                let element = slots[index].load(Ordering::Acquire);
+                // SAFETY: null, or an element that only `drain` frees, when no reader is left.
+                found(unsafe { element.as_ref() })
+            });
+        }
         while !job.stop.load(Ordering::Relaxed) {
             assert!(self.defect != Defect::ReaderPanicsLater, "as asked");
             thread::yield_now();
         }
         ReadOutcome { lookups: 1, mismatches: u64::from(self.defect == Defect::SeesFreedElements) }
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        if !matches!(self.defect, Defect::None | Defect::ReusesAtOnce) {
-            return self.read(job, ready);
-        }
-        ready();
-        let slots = self.slots.as_slice();
-        read_sections(job, work, slots.len(), |index| {
-            // Acquire pairs with the swap in `Slots::publish`.
-            let element = slots[index].load(Ordering::Acquire);
-            // SAFETY: null, or an element that only `drain` frees, when no reader is left.
-            work.inside(unsafe { element.as_ref() }, index)
-        })
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {

@@ -22,19 +22,15 @@ fn slots(len: usize) -> (Arc<Slots>, &'static Delays) {
 
 /// Runs `work` beside readers, and beside the background thread if the contender needs one.
 fn with_readers(contender: &dyn Contender, work: impl FnOnce()) -> ReadOutcome {
-    around(contender, work, |job, ready| contender.read(job, ready))
+    around(contender, None, work)
 }
 
 /// The same with readers whose sections contain `section`.
 fn with_sections(contender: &dyn Contender, section: &Work, work: impl FnOnce()) -> ReadOutcome {
-    around(contender, work, |job, ready| contender.read_sections(job, section, ready))
+    around(contender, Some(section), work)
 }
 
-fn around(
-    contender: &dyn Contender,
-    work: impl FnOnce(),
-    read: impl Fn(&ReadJob<'_>, &dyn Fn()) -> ReadOutcome + Sync,
-) -> ReadOutcome {
+fn around(contender: &dyn Contender, section: Option<&Work>, work: impl FnOnce()) -> ReadOutcome {
     let (stop_readers, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
     let registered = Barrier::new(READERS + 1);
     thread::scope(|scope| {
@@ -42,10 +38,11 @@ fn around(
             contender.needs_background().then(|| scope.spawn(|| contender.background(&stop_background)));
         let readers: Vec<_> = (0..READERS)
             .map(|index| {
-                let (stop, registered, read) = (&stop_readers, &registered, &read);
+                let (stop, registered) = (&stop_readers, &registered);
                 scope.spawn(move || {
-                    let job = ReadJob { index, seed: 0x9e37_79b9_7f4a_7c15 ^ index as u64, stop };
-                    read(&job, &|| {
+                    let job =
+                        ReadJob { index, seed: 0x9e37_79b9_7f4a_7c15 ^ index as u64, stop, work: section };
+                    contender.read(&job, &|| {
                         registered.wait();
                     })
                 })

@@ -56,11 +56,8 @@ fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
         let (stop, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
         let (mut there, mut deleted) = ([true; ELEMENTS], 0);
         let read = |index| {
-            let job = ReadJob { index, seed: 7 + index as u64, stop: &stop };
-            match in_sections {
-                true => contender.read_sections(&job, &work, &|| ()),
-                false => contender.read(&job, &|| ()),
-            }
+            let work = in_sections.then_some(&work);
+            contender.read(&ReadJob { index, seed: 7 + index as u64, stop: &stop, work }, &|| ())
         };
         thread::scope(|scope| {
             let readers = [0, 1].map(|index| scope.spawn(move || read(index)));
@@ -124,7 +121,8 @@ fn read_for_a_while(contender: &dyn Contender) -> ReadOutcome {
     let read_for = |milliseconds| {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let reader = scope.spawn(|| contender.read(&ReadJob { index: 0, seed: 9, stop: &stop }, &|| ()));
+            let reader = scope
+                .spawn(|| contender.read(&ReadJob { index: 0, seed: 9, stop: &stop, work: None }, &|| ()));
             thread::sleep(Duration::from_millis(milliseconds));
             stop.store(true, Ordering::Relaxed);
             reader.join().unwrap()

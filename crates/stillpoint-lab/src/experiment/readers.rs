@@ -7,13 +7,14 @@ use std::thread;
 use stillpoint_harness::gate::Gate;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::random::Random;
-use stillpoint_peers::{ReadJob, ReadOutcome};
+use stillpoint_peers::{ReadJob, ReadOutcome, Work};
 
-/// Runs `work` beside readers, one on each of `cpus`, and ends the readers when `work` returns. `work` gets a function that
+/// Runs `work` beside readers, one on each of `cpus`, whose sections have `work_of_readers`, and ends the readers when `work` returns. `work` gets a function that
 /// lets the readers begin, and returns whether all of them were started. The error says what went wrong with a reader.
 pub(crate) fn beside_readers<R>(
     cpus: &[usize],
     seed: u64,
+    work_of_readers: Option<&Work>,
     read: impl Fn(&ReadJob<'_>, &dyn Fn()) -> Result<ReadOutcome, String> + Sync,
     work: impl FnOnce(&dyn Fn() -> bool) -> R,
 ) -> (R, Result<Vec<ReadOutcome>, String>) {
@@ -21,7 +22,7 @@ pub(crate) fn beside_readers<R>(
     thread::scope(|scope| {
         let (mut readers, mut refused) = (Vec::with_capacity(cpus.len()), None);
         for (index, &cpu) in cpus.iter().enumerate() {
-            let job = ReadJob { index, seed: reader_seed(seed, index), stop: &stop };
+            let job = ReadJob { index, seed: reader_seed(seed, index), stop: &stop, work: work_of_readers };
             let (gate, body) = (&gate, &read);
             let thread = thread::Builder::new().name(format!("reader {index}"));
             match thread.spawn_scoped(scope, move || self::read(&job, cpu, gate, body)) {

@@ -91,7 +91,7 @@ fn waits(
 ) -> Result<Waits, String> {
     let Setting { reader_cpus, writer_cpu, .. } = round.setting;
     let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(subject.contender.read(job, ready));
-    let (samples, outcomes) = beside_readers(reader_cpus, round.seed, read, |go| {
+    let (samples, outcomes) = beside_readers(reader_cpus, round.seed, None, read, |go| {
         if go() { write(*writer_cpu, duration, wait) } else { Ok(Waits::default()) }
     });
     if mismatches(&outcomes?) > 0 {

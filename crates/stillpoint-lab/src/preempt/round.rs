@@ -96,12 +96,12 @@ fn write_and_read(
     let work = round.setting.work(round.steps_per_us);
     let cpus = &round.reader_cpus;
     let read = |job: &ReadJob<'_>, ready: &dyn Fn()| {
-        let outcome = contender.read_sections(job, &work, ready);
+        let outcome = contender.read(job, ready);
         policy::check_this_thread(usual, cpus[job.index])
             .map_err(|why| format!("reader {}: {why}", job.index))?;
         Ok(outcome)
     };
-    let (work, outcomes) = beside_readers(cpus, round.seed, read, |go| {
+    let (written, outcomes) = beside_readers(cpus, round.seed, Some(&work), read, |go| {
         let mut writing = Writing::new(contender, round, delays);
         writing.fill();
         let account = Account::open(cpus, round.writer_cpu);
@@ -117,7 +117,7 @@ fn write_and_read(
         let worker_cpu = writing.writer.worker_cpu_time().saturating_sub(worker_before);
         (writing, waiter_cpu, worker_cpu, account.close().foreign_cpus, elapsed)
     });
-    let (mut writing, waiter_cpu, worker_cpu, foreign_cpus, elapsed) = work;
+    let (mut writing, waiter_cpu, worker_cpu, foreign_cpus, elapsed) = written;
     writing.writer.drain();
     let end_resident = resident_bytes();
 

@@ -72,7 +72,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             .needs_background()
             .then(|| scope.spawn(|| background(contender, *writer_cpu, &stop_background)));
         let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(contender.read(job, ready));
-        let (work, outcomes) = beside_readers(reader_cpus, round.seed, read, |go| {
+        let (work, outcomes) = beside_readers(reader_cpus, round.seed, None, read, |go| {
             let mut writer = contender.writer();
             let fences = contender.heavy_fences();
             let (account, begin) = (Account::open(reader_cpus, *writer_cpu), Instant::now());

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::urcu::{Field, Flavour, KINDS, Membership, Urcu};
-use super::{RawJob, RawSections, urcu_sync};
+use super::{RawJob, urcu_sync};
 use crate::table::Broken;
 use crate::{Contender, Element, ReadOutcome, Recipe};
 
@@ -39,7 +39,6 @@ pub(super) struct Functions {
     pub(super) link: unsafe extern "C" fn(*mut RawTable, *mut RawLinked),
     pub(super) unlink: unsafe extern "C" fn(*mut RawTable, u64) -> *mut RawLinked,
     pub(super) read: unsafe extern "C" fn(*mut RawTable, *const RawJob<'_>) -> ReadOutcome,
-    pub(super) read_sections: unsafe extern "C" fn(*mut RawTable, *const RawSections<'_>) -> ReadOutcome,
 }
 
 /// A table with all elements.
@@ -92,13 +91,6 @@ impl Lfht {
     pub(super) unsafe fn read(&self, job: &RawJob<'_>) -> ReadOutcome {
         // SAFETY: the table is alive; the job borrows what it points to; the caller's promise.
         unsafe { (self.functions.read)(self.raw.as_ptr(), job) }
-    }
-
-    /// # Safety
-    /// As for [`read`](Lfht::read).
-    pub(super) unsafe fn read_sections(&self, job: &RawSections<'_>) -> ReadOutcome {
-        // SAFETY: the table is alive; the job borrows what it points to, and the work; the caller's promise.
-        unsafe { (self.functions.read_sections)(self.raw.as_ptr(), job) }
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use super::lfht::{self, Functions, Lfht, RawLinked, RawTable};
-use super::{RawElement, RawJob, RawSections};
+use super::{RawElement, RawJob, micro};
 use crate::element::{free_by_head, free_element};
-use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Work, Writer};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Writer};
 
 /// `struct call_rcu_data`.
 #[repr(C)]
@@ -26,7 +26,6 @@ pub(super) struct Flavour {
     worker: unsafe extern "C" fn(bool) -> *mut Worker,
     retire: unsafe extern "C" fn(*mut Worker, *mut RawElement, Release),
     barrier: unsafe extern "C" fn(),
-    read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
     synchronize: unsafe extern "C" fn(),
     worker_cpu_ns: unsafe extern "C" fn(*mut Worker) -> u64,
     /// The functions of its hash tables; the drop-in has none.
@@ -49,26 +48,13 @@ macro_rules! flavour {
             fn retire(worker: *mut Worker, element: *mut RawElement, release: Release);
             #[link_name = concat!($prefix, "barrier")]
             fn barrier();
-            #[link_name = concat!($prefix, "read_sections")]
-            fn read_sections(job: *const RawSections<'_>) -> ReadOutcome;
             #[link_name = concat!($prefix, "synchronize")]
             fn synchronize();
             #[link_name = concat!($prefix, "worker_cpu_ns")]
             fn worker_cpu_ns(worker: *mut Worker) -> u64;
         }
         let tables = None;
-        Flavour {
-            join,
-            leave,
-            read,
-            worker,
-            retire,
-            barrier,
-            read_sections,
-            synchronize,
-            worker_cpu_ns,
-            tables,
-        }
+        Flavour { join, leave, read, worker, retire, barrier, synchronize, worker_cpu_ns, tables }
     }};
 }
 
@@ -86,28 +72,9 @@ macro_rules! tables {
             fn unlink(table: *mut RawTable, key: u64) -> *mut RawLinked;
             #[link_name = concat!($prefix, "table_read")]
             fn read(table: *mut RawTable, job: *const RawJob<'_>) -> ReadOutcome;
-            #[link_name = concat!($prefix, "table_read_sections")]
-            fn read_sections(table: *mut RawTable, job: *const RawSections<'_>) -> ReadOutcome;
         }
-        Functions { new, free, link, unlink, read, read_sections }
+        Functions { new, free, link, unlink, read }
     }};
-}
-
-/// An operation of a flavour, by the name of its function.
-macro_rules! micro {
-    ($contender:expr, $operation:literal, $function:literal) => {
-        Micro {
-            contender: $contender,
-            operation: $operation,
-            run: |iterations| {
-                unsafe extern "C" {
-                    #[link_name = $function]
-                    safe fn run(iterations: u64);
-                }
-                run(iterations);
-            },
-        }
-    };
 }
 
 /// An operation whose C function measures itself.
@@ -225,31 +192,6 @@ impl Field {
         }
     }
 
-    /// Reads as [`Contender::read_sections`] says.
-    ///
-    /// # Safety
-    /// As for [`read`](Field::read).
-    pub(super) unsafe fn read_sections(
-        &self,
-        flavour: &'static Flavour,
-        job: &ReadJob<'_>,
-        work: &Work,
-        ready: &dyn Fn(),
-    ) -> ReadOutcome {
-        let _membership = Membership::new(flavour);
-        ready();
-        // SAFETY: the thread is registered; the job borrows what it points to, and the work; the caller's promise.
-        unsafe {
-            match self {
-                Self::Slots(slots) => (flavour.read_sections)(&RawSections::new(slots, job, work)),
-                Self::Table(table) => {
-                    let job = RawJob::without_slots(table.elements, job);
-                    table.read_sections(&RawSections::reading(job, work))
-                }
-            }
-        }
-    }
-
     /// Links `new` at `index`, or nothing, and hands over the old element, stamped. In a table, the old element is handed over before
     /// `new` is linked.
     pub(super) fn publish(
@@ -318,7 +260,7 @@ pub(super) struct Urcu {
 impl Flavour {
     /// Waits for a grace period.
     pub(super) fn synchronize(&self) {
-        // SAFETY: the calling thread is in no read-side section: readers only run `read` and `read_sections`, which do not call this.
+        // SAFETY: the calling thread is in no read-side section: readers only run `read`, which does not call this.
         unsafe { (self.synchronize)() };
     }
 }
@@ -352,11 +294,6 @@ impl Contender for Urcu {
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: unlinked elements are freed only by this flavour's `call_rcu`.
         unsafe { self.field.read(self.kind.flavour, job, ready) }
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        // SAFETY: unlinked elements are freed only by this flavour's `call_rcu`.
-        unsafe { self.field.read_sections(self.kind.flavour, job, work, ready) }
     }
 
     fn has_synchronize(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use stillpoint::rcu::{BackgroundReclaimer, Boost, Domain, RetireHandle};
-use stillpoint_peers::{Contender, ReadJob, ReadOutcome, Work, Writer};
+use stillpoint_peers::{Contender, ReadJob, ReadOutcome, Writer};
 
 use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 
@@ -15,18 +15,9 @@ use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 pub(super) trait Field: Send + Sync + 'static {
     fn domain(&self) -> &Domain;
 
-    /// Looks up elements. Each loop is a separate function, as each peer's is: loops in one function would share registers.
+    /// Looks up elements. Each loop is a separate function, as each peer's is: loops in one function would share registers. Each section with
+    /// work has its own guard: a burst of sections under one guard would be one section.
     fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
-
-    /// The same readers in sections that hold `work`. Each section has its own guard: a burst of sections under one guard
-    /// would be one section.
-    fn read_sections(
-        &self,
-        reading: Reading,
-        job: &ReadJob<'_>,
-        work: &Work,
-        ready: &dyn Fn(),
-    ) -> ReadOutcome;
 
     /// A writer that frees on its own calls.
     fn polling(&self) -> Box<dyn Writer + '_>;
@@ -75,10 +66,6 @@ impl<F: Field> Contender for Polled<F> {
         self.field.read(self.reading, job, ready)
     }
 
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read_sections(self.reading, job, work, ready)
-    }
-
     fn heavy_fences(&self) -> Option<u64> {
         Some(self.field.domain().stats().heavy_fences)
     }
@@ -112,10 +99,6 @@ impl<F: Field> Contender for Background<F> {
         self.field.read(Reading::Qsbr, job, ready)
     }
 
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read_sections(Reading::Qsbr, job, work, ready)
-    }
-
     fn heavy_fences(&self) -> Option<u64> {
         Some(self.field.domain().stats().heavy_fences)
     }
@@ -139,11 +122,6 @@ impl<F: Field> Contender for Background<F> {
     fn needs_background(&self) -> bool {
         true
     }
-}
-
-/// The same sections with no work between two: readers that are offline between sections do that work in their own loop.
-pub(super) fn without_rest(work: &Work) -> Work {
-    Work { outside: 0, ..*work }
 }
 
 /// Ends the second thread, and waits until it has freed everything.

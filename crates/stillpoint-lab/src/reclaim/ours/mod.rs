@@ -162,7 +162,7 @@ mod tests {
                     let reader = scope.spawn({
                         let (contender, stop) = (&contender, &stop);
                         let ready = move || ready.send(()).unwrap();
-                        move || contender.read(&ReadJob { index: 0, seed: 9, stop }, &ready)
+                        move || contender.read(&ReadJob { index: 0, seed: 9, stop, work: None }, &ready)
                     });
                     if contender.needs_background() {
                         scope.spawn(|| contender.background(&stop_background));

@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::native::{RawElement, RawJob, RawSections};
-use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, Work, free_element};
+use crate::native::{RawElement, RawJob, micro};
+use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, free_element};
 
 /// `struct rte_rcu_qsbr`.
 #[repr(C)]
@@ -27,41 +27,28 @@ unsafe extern "C" {
     fn stillpoint_dpdk_join(qsbr: *mut RawQsbr, id: u32) -> bool;
     fn stillpoint_dpdk_leave(qsbr: *mut RawQsbr, id: u32);
     fn stillpoint_dpdk_read(qsbr: *mut RawQsbr, id: u32, job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_dpdk_read_sections(qsbr: *mut RawQsbr, id: u32, job: *const RawSections<'_>)
-    -> ReadOutcome;
     fn stillpoint_dpdk_start(qsbr: *mut RawQsbr) -> u64;
     fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
     fn stillpoint_dpdk_ring_new(count: u32) -> *mut RawRing;
     fn stillpoint_dpdk_ring_free(ring: *mut RawRing);
     fn stillpoint_dpdk_ring_push(ring: *mut RawRing, pending: *const Pending) -> bool;
     fn stillpoint_dpdk_ring_pop(ring: *mut RawRing, pending: *mut Pending) -> bool;
-    safe fn stillpoint_dpdk_micro_quiescent(iterations: u64);
-    safe fn stillpoint_dpdk_micro_start(iterations: u64);
-    safe fn stillpoint_dpdk_micro_check(iterations: u64);
     fn stillpoint_dpdk_micro_retire(iterations: u64);
     safe fn stillpoint_dpdk_cpu() -> c_int;
-    safe fn stillpoint_dpdk_micro_heavy(iterations: u64);
-    safe fn stillpoint_drop_in_rcu_qsbr_micro_quiescent(iterations: u64);
-    safe fn stillpoint_drop_in_rcu_qsbr_micro_start(iterations: u64);
-    safe fn stillpoint_drop_in_rcu_qsbr_micro_check(iterations: u64);
 }
 
 /// The same operations, compiled against stillpoint's header in place of DPDK's.
 const NAME_OURS: &str = "drop-in/rte_rcu_qsbr";
 
 pub(crate) const MICRO: &[Micro] = &[
-    Micro { contender: super::NAME, operation: "quiescent", run: |n| stillpoint_dpdk_micro_quiescent(n) },
-    Micro { contender: super::NAME, operation: "start", run: |n| stillpoint_dpdk_micro_start(n) },
-    Micro { contender: super::NAME, operation: "check", run: |n| stillpoint_dpdk_micro_check(n) },
+    micro!(super::NAME, "quiescent", "stillpoint_dpdk_micro_quiescent"),
+    micro!(super::NAME, "start", "stillpoint_dpdk_micro_start"),
+    micro!(super::NAME, "check", "stillpoint_dpdk_micro_check"),
     Micro { contender: super::NAME, operation: "retire", run: retire_by_defer_queue },
-    Micro { contender: super::NAME, operation: "heavy", run: |n| stillpoint_dpdk_micro_heavy(n) },
-    Micro {
-        contender: NAME_OURS,
-        operation: "quiescent",
-        run: |n| stillpoint_drop_in_rcu_qsbr_micro_quiescent(n),
-    },
-    Micro { contender: NAME_OURS, operation: "start", run: |n| stillpoint_drop_in_rcu_qsbr_micro_start(n) },
-    Micro { contender: NAME_OURS, operation: "check", run: |n| stillpoint_drop_in_rcu_qsbr_micro_check(n) },
+    micro!(super::NAME, "heavy", "stillpoint_dpdk_micro_heavy"),
+    micro!(NAME_OURS, "quiescent", "stillpoint_drop_in_rcu_qsbr_micro_quiescent"),
+    micro!(NAME_OURS, "start", "stillpoint_drop_in_rcu_qsbr_micro_start"),
+    micro!(NAME_OURS, "check", "stillpoint_drop_in_rcu_qsbr_micro_check"),
 ];
 
 /// Megabytes of memory for the environment abstraction layer, in which defer queues live.
@@ -171,13 +158,6 @@ impl Reader<'_> {
     pub(super) fn read(&self, slots: &Slots, job: &ReadJob<'_>) -> ReadOutcome {
         // SAFETY: the id is registered, and only this reader has it; the job borrows what it points to.
         unsafe { stillpoint_dpdk_read(self.qsbr.raw.as_ptr(), self.id, &RawJob::new(slots, job)) }
-    }
-
-    /// Reads in sections that contain `work`, until [`stop`](ReadJob::stop) is set.
-    pub(super) fn read_sections(&self, slots: &Slots, job: &ReadJob<'_>, work: &Work) -> ReadOutcome {
-        let job = RawSections::new(slots, job, work);
-        // SAFETY: the id is registered, and only this reader has it; the job borrows what it points to, and the work.
-        unsafe { stillpoint_dpdk_read_sections(self.qsbr.raw.as_ptr(), self.id, &job) }
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::{hint, thread};
 
-use crate::native::{RawElement, RawJob, RawSections};
+use crate::native::{RawElement, RawJob};
 use crate::table::ThreadNumber;
-use crate::{Contender, Element, ReadJob, ReadOutcome, Recipe, Work, Writer, free_element};
+use crate::{Contender, Element, ReadJob, ReadOutcome, Recipe, Writer, free_element};
 
 #[repr(C)]
 struct RawMap {
@@ -38,7 +38,6 @@ unsafe extern "C" {
     fn stillpoint_map_delete(map: *mut RawMap, key: u64) -> i32;
     fn stillpoint_map_free_position(map: *mut RawMap, position: i32);
     fn stillpoint_map_read(map: *mut RawMap, id: u32, job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_map_read_sections(map: *mut RawMap, id: u32, job: *const RawSections<'_>) -> ReadOutcome;
     fn stillpoint_dpdk_join(qsbr: *mut RawQsbr, id: u32) -> bool;
     fn stillpoint_dpdk_leave(qsbr: *mut RawQsbr, id: u32);
     fn stillpoint_dpdk_start(qsbr: *mut RawQsbr) -> u64;
@@ -224,14 +223,6 @@ impl Contender for Map {
         let job = RawJob::without_slots(self.elements, job);
         // SAFETY: the id is registered; the job borrows what it points to.
         unsafe { stillpoint_map_read(self.raw(), reader.id, &raw const job) }
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let reader = MapReader::new(self, job.index);
-        ready();
-        let job = RawSections::reading(RawJob::without_slots(self.elements, job), work);
-        // SAFETY: the id is registered; the job borrows what it points to, and the work.
-        unsafe { stillpoint_map_read_sections(self.raw(), reader.id, &raw const job) }
     }
 
     fn background(&self, stop: &AtomicBool) {
