@@ -184,6 +184,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     // In results of older versions.
     ("paces", "delays and costs by the shortest time between two heavy fences"),
+    ("signal/hybrid", "flat up to some number of threads, along the tree beyond"),
     ("signal/tree-unhelped", "the tree, without the initiator sending in place of late threads"),
     ("pace/fence", "only heavy fences, at the rate of the retirements"),
     ("pace/0us", "a heavy fence whenever something waits"),
@@ -205,7 +206,6 @@ const WORDS: &[(&str, &str)] = &[
     ("mprotect", "a change of a page's protection, which interrupts only the CPUs that run a thread"),
     ("signal/flat", "the initiator sends a signal to every thread, and waits until each has run"),
     ("signal/tree", "signals along a tree: those that were reached pass them on"),
-    ("signal/hybrid", "flat up to some number of threads, along the tree beyond"),
     ("module/smp-call", "the kernel module: the kernel's own call on many CPUs"),
     ("module/flat", "the kernel module: interrupts from one CPU"),
     ("module/tree", "the kernel module: interrupts along a tree"),

@@ -18,6 +18,8 @@
 
 #[cfg(not(all(peer_c, peer_dpdk)))]
 mod absent;
+#[cfg(any(peer_urcu, peer_dpdk))]
+mod c_functions;
 mod catalogue;
 mod contender;
 mod delays;

@@ -33,7 +33,6 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "mprotect",
     "signal/flat",
     "signal/tree",
-    "signal/hybrid",
     "module/smp-call",
     "module/flat",
     "module/tree",

@@ -170,7 +170,7 @@ fn defaults(experiment: &str) -> &'static [&'static str] {
         "table" => &["stillpoint/table"],
         "timer" => &["stillpoint/wheel", "stillpoint/wheel, burst 1"],
         "pool" => &["stillpoint/pool", "stillpoint/pool, cache 512"],
-        "membarrier" => &["signal/hybrid"],
+        "membarrier" => &["signal/tree"],
         "capi" => &["c/protected", "c/guard", "c/qsbr", "drop-in/urcu-memb", "drop-in/rte_timer"],
         _ => &[],
     }

@@ -9,7 +9,7 @@ use self::raw::{Pending, Qsbr, Ring};
 use crate::contender::{Retire, Retiring};
 use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Slots, Writer};
 
-mod raw;
+pub(crate) mod raw;
 
 pub(crate) use self::raw::MICRO;
 

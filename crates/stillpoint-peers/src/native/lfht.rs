@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::urcu::{Field, Flavour, KINDS, Membership, Urcu};
+use super::urcu::{Field, Flavour, Functions, KINDS, Membership, Urcu};
 use super::{RawJob, urcu_sync};
 use crate::table::Broken;
 use crate::{Contender, Element, ReadOutcome, Recipe};
@@ -30,16 +30,6 @@ struct Linked {
 }
 
 const _: () = assert!(size_of::<Linked>() == 128 && offset_of!(Linked, element) == 64);
-
-/// The table functions of a flavour, from c/urcu_flavour.h.
-#[derive(Clone, Copy)]
-pub(super) struct Functions {
-    pub(super) new: unsafe extern "C" fn(u64) -> *mut RawTable,
-    pub(super) free: unsafe extern "C" fn(*mut RawTable),
-    pub(super) link: unsafe extern "C" fn(*mut RawTable, *mut RawLinked),
-    pub(super) unlink: unsafe extern "C" fn(*mut RawTable, u64) -> *mut RawLinked,
-    pub(super) read: unsafe extern "C" fn(*mut RawTable, *const RawJob<'_>) -> ReadOutcome,
-}
 
 /// A table with all elements.
 pub(super) struct Lfht {

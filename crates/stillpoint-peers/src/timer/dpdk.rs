@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::{IdleTimers, TimerContender};
+use crate::c_functions::c_functions;
 use crate::table::ThreadNumber;
 
 #[repr(C)]
@@ -11,53 +12,22 @@ struct RawTimer {
     opaque: [u8; 0],
 }
 
-/// The functions of c/rte_timer.c.
-struct Functions {
-    new: unsafe extern "C" fn(usize) -> *mut RawTimer,
-    free: unsafe extern "C" fn(*mut RawTimer),
-    reset: unsafe extern "C" fn(*mut RawTimer, *const u64, usize) -> usize,
-    lcore: unsafe extern "C" fn() -> u32,
-    reset_on: unsafe extern "C" fn(*mut RawTimer, *const u64, usize, u32) -> usize,
-    stop: unsafe extern "C" fn(*mut RawTimer, *const u32, usize) -> usize,
-    manage: unsafe extern "C" fn(usize) -> u64,
-    wait: unsafe extern "C" fn(u64),
-    touch: unsafe extern "C" fn(*mut RawTimer, *const u32, usize, u64) -> usize,
-    collect: unsafe extern "C" fn(*mut u32) -> usize,
-    cycles: unsafe extern "C" fn() -> u64,
-    hertz: unsafe extern "C" fn() -> u64,
-}
-
-/// The functions whose names begin with this prefix.
-macro_rules! functions {
-    ($prefix:literal) => {{
-        unsafe extern "C" {
-            #[link_name = concat!($prefix, "new")]
-            fn new(number: usize) -> *mut RawTimer;
-            #[link_name = concat!($prefix, "free")]
-            fn free(timers: *mut RawTimer);
-            #[link_name = concat!($prefix, "reset")]
-            fn reset(timers: *mut RawTimer, delays: *const u64, number: usize) -> usize;
-            #[link_name = concat!($prefix, "lcore")]
-            fn lcore() -> u32;
-            #[link_name = concat!($prefix, "reset_on")]
-            fn reset_on(timers: *mut RawTimer, delays: *const u64, number: usize, lcore: u32) -> usize;
-            #[link_name = concat!($prefix, "stop")]
-            fn stop(timers: *mut RawTimer, order: *const u32, number: usize) -> usize;
-            #[link_name = concat!($prefix, "manage")]
-            fn manage(times: usize) -> u64;
-            #[link_name = concat!($prefix, "wait")]
-            fn wait(cycles: u64);
-            #[link_name = concat!($prefix, "touch")]
-            fn touch(timers: *mut RawTimer, which: *const u32, number: usize, delay: u64) -> usize;
-            #[link_name = concat!($prefix, "collect")]
-            fn collect(numbers: *mut u32) -> usize;
-            #[link_name = concat!($prefix, "cycles")]
-            fn cycles() -> u64;
-            #[link_name = concat!($prefix, "hertz")]
-            fn hertz() -> u64;
-        }
-        Functions { new, free, reset, lcore, reset_on, stop, manage, wait, touch, collect, cycles, hertz }
-    }};
+c_functions! { $
+    /// The functions of c/rte_timer.c.
+    struct Functions by functions {
+        new(number: usize) -> *mut RawTimer;
+        free(timers: *mut RawTimer);
+        reset(timers: *mut RawTimer, delays: *const u64, number: usize) -> usize;
+        lcore() -> u32;
+        reset_on(timers: *mut RawTimer, delays: *const u64, number: usize, lcore: u32) -> usize;
+        stop(timers: *mut RawTimer, order: *const u32, number: usize) -> usize;
+        manage(times: usize) -> u64;
+        wait(cycles: u64);
+        touch(timers: *mut RawTimer, which: *const u32, number: usize, delay: u64) -> usize;
+        collect(numbers: *mut u32) -> usize;
+        cycles() -> u64;
+        hertz() -> u64;
+    }
 }
 
 static DPDKS: Functions = functions!("stillpoint_timers_");

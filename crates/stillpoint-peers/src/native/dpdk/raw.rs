@@ -11,7 +11,7 @@ use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, free_element};
 
 /// `struct rte_rcu_qsbr`.
 #[repr(C)]
-struct RawQsbr {
+pub(crate) struct RawQsbr {
     opaque: [u8; 0],
 }
 
@@ -81,8 +81,10 @@ pub(super) struct Pending {
 unsafe impl Send for Pending {}
 
 /// A quiescent state variable.
-pub(super) struct Qsbr {
+pub(crate) struct Qsbr {
     raw: NonNull<RawQsbr>,
+    /// Whether it is freed with this value.
+    is_owned: bool,
     /// Which ids have a reader. The variable itself would let two threads report for one id.
     taken: Box<[AtomicBool]>,
 }
@@ -98,13 +100,22 @@ impl Qsbr {
         let ids = u32::try_from(max_readers).expect("the number of readers fits in 32 bits");
         // SAFETY: any number of readers from 1 on is allowed.
         let raw = unsafe { stillpoint_dpdk_new(ids) };
-        let taken = (0..max_readers).map(|_| AtomicBool::new(false)).collect();
-        // The variable has one cache line for each reader.
-        Self { raw: or_out_of_memory(raw, 64 * max_readers), taken }
+        // SAFETY: the variable is new. It has one cache line for each reader.
+        let mut qsbr = unsafe { Self::of(or_out_of_memory(raw, 64 * max_readers), max_readers) };
+        qsbr.is_owned = true;
+        qsbr
+    }
+
+    /// A variable that something else frees, for this many readers.
+    ///
+    /// # Safety
+    /// It is alive as long as the new value, through which alone readers register.
+    pub(crate) unsafe fn of(raw: NonNull<RawQsbr>, max_readers: usize) -> Self {
+        Self { raw, is_owned: false, taken: (0..max_readers).map(|_| AtomicBool::new(false)).collect() }
     }
 
     /// Registers the calling thread as reader `index`, offline until it reads.
-    pub(super) fn reader(&self, index: usize) -> Reader<'_> {
+    pub(crate) fn reader(&self, index: usize) -> Reader<'_> {
         assert!(index < self.taken.len(), "dpdk: reader {index} of at most {}", self.taken.len());
         // Acquire pairs with the release store in `Reader::drop`: the last reader of this id is gone.
         let taken = self.taken[index].swap(true, Ordering::Acquire);
@@ -116,13 +127,24 @@ impl Qsbr {
         Reader { qsbr: self, id }
     }
 
+    /// The token of a grace period that begins now.
+    pub(crate) fn token(&self) -> u64 {
+        // SAFETY: the variable is alive.
+        unsafe { stillpoint_dpdk_start(self.raw.as_ptr()) }
+    }
+
+    /// Whether every reader has reported a quiescent state since that token was taken.
+    pub(crate) fn is_over(&self, token: u64) -> bool {
+        // SAFETY: the variable is alive.
+        unsafe { stillpoint_dpdk_check(self.raw.as_ptr(), token) }
+    }
+
     /// Starts the grace period of an element that the calling thread has just unlinked.
     ///
     /// # Safety
     /// The element came from [`Slots`] that no thread reads under another variable, and is handed over once.
     pub(super) unsafe fn start(&self, element: *mut Element) -> Pending {
-        // SAFETY: the variable is alive.
-        Pending { element: element.cast(), token: unsafe { stillpoint_dpdk_start(self.raw.as_ptr()) } }
+        Pending { element: element.cast(), token: self.token() }
     }
 
     /// Frees the element if its grace period is over, and hands it back otherwise.
@@ -130,8 +152,7 @@ impl Qsbr {
     /// # Safety
     /// `pending` came from [`start`](Qsbr::start) of this variable.
     pub(super) unsafe fn try_free(&self, pending: Pending) -> Result<(), Pending> {
-        // SAFETY: the variable is alive.
-        if !unsafe { stillpoint_dpdk_check(self.raw.as_ptr(), pending.token) } {
+        if !self.is_over(pending.token) {
             return Err(pending);
         }
         // SAFETY: every reader has reported a quiescent state since the unlink.
@@ -142,15 +163,17 @@ impl Qsbr {
 
 impl Drop for Qsbr {
     fn drop(&mut self) {
-        // SAFETY: readers borrow the variable, so none is left.
-        unsafe { stillpoint_dpdk_free(self.raw.as_ptr()) };
+        if self.is_owned {
+            // SAFETY: readers borrow the variable, so none is left.
+            unsafe { stillpoint_dpdk_free(self.raw.as_ptr()) };
+        }
     }
 }
 
 /// The registration of one reader.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     qsbr: &'a Qsbr,
-    id: u32,
+    pub(crate) id: u32,
 }
 
 impl Reader<'_> {
