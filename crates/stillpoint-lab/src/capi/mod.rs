@@ -13,7 +13,7 @@ use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
 
 use self::workers::Workers;
-use crate::experiment::{self, BenchArgs, Experiment, Measured, Structure, asked_for, in_scenario};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, Structure, asked_for, in_scenario, present};
 use crate::micro::{self, Operation};
 use crate::reclaim::names::{Entry, ONE_CORE, OWN_CORE, Policy, Quick, entry};
 use crate::reclaim::plan::{BUDGET, contenders};
@@ -183,29 +183,19 @@ fn possible(
     scenarios: &[String],
     missing: impl Fn(&str) -> Option<String>,
 ) -> Result<(Vec<&'static str>, Vec<String>), Stop> {
-    let is_named = |names: &[String], name: &str| names.iter().any(|named| named == name);
-    let (mut here, mut left_out) = (Vec::new(), Vec::new());
+    let (mut possible, mut left_out) = (Vec::new(), Vec::new());
     for &scenario in SCENARIOS.iter().filter(|scenario| in_scenario(scenario, scenarios)) {
-        let names: Vec<&str> =
-            of_scenario(scenario).into_iter().filter(|name| asked_for(name, asked)).collect();
-        let absent: Vec<(&str, String)> =
-            names.iter().filter_map(|&name| Some((name, missing(name)?))).collect();
-        if let Some((_, hint)) = absent.iter().find(|(name, _)| is_named(asked, name)) {
-            return Err(Stop::usage(hint));
+        let (here, hints) = present(of_scenario(scenario), asked, &missing)?;
+        if here.is_empty() && !hints.is_empty() {
+            left_out.push(format!("no {scenario}: {}", hints.join("; ")));
+        } else {
+            possible.push(scenario);
         }
-        if names.is_empty() || absent.len() < names.len() {
-            here.push(scenario);
-            continue;
-        }
-        let mut hints: Vec<String> = absent.into_iter().map(|(_, hint)| hint).collect();
-        hints.dedup();
-        let line = format!("no {scenario}: {}", hints.join("; "));
-        if is_named(scenarios, scenario) {
-            return Err(Stop::usage(line));
-        }
-        left_out.push(line);
     }
-    Ok((here, left_out))
+    match left_out.first().filter(|_| !scenarios.is_empty()) {
+        Some(line) => Err(Stop::usage(line)),
+        None => Ok((possible, left_out)),
+    }
 }
 
 /// The single operations of those that were asked for.

@@ -45,12 +45,7 @@ pub(crate) enum Experiment {
     All,
 }
 
-impl Experiment {
-    /// The name on the command line.
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-}
+stillpoint_harness::named!(pub(crate) Experiment);
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -155,16 +150,7 @@ pub(crate) enum Inside {
     Blocked,
 }
 
-impl Inside {
-    /// The name in rows.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Always => "always",
-            Self::Half => "half",
-            Self::Blocked => "blocked",
-        }
-    }
-}
+stillpoint_harness::named!(pub(crate) Inside);
 
 /// The structure in which readers look up elements, and the writer replaces them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -175,14 +161,9 @@ pub(crate) enum Structure {
     Array,
 }
 
-impl Structure {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Array => "array",
-            Self::Table => "table",
-        }
-    }
+stillpoint_harness::named!(pub(crate) Structure);
 
+impl Structure {
     /// The other structure.
     pub(crate) fn other(self) -> Self {
         match self {

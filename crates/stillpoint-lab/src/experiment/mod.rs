@@ -63,25 +63,41 @@ pub(crate) fn plan<P: Plan>(args: &BenchArgs, cpus: &[usize]) -> Result<Option<P
     }
 }
 
-/// The contenders of an experiment that were asked for and are available. `missing` says how to get one that is not.
-pub(crate) fn contenders<P: Plan>(
+/// Those of `names` that were asked for and are here; and how to get the others, each way once. `missing` says so of a name that is not here.
+///
+/// # Errors
+/// When one that is not here was asked for by its name.
+pub(crate) fn present(
+    names: impl IntoIterator<Item = &'static str>,
     asked: &[String],
     missing: impl Fn(&str) -> Option<String>,
-) -> Result<Vec<String>, Stop> {
+) -> Result<(Vec<&'static str>, Vec<String>), Stop> {
     let (mut here, mut hints) = (Vec::new(), Vec::new());
-    for name in P::contenders().into_iter().filter(|name| asked_for(name, asked)) {
+    for name in names.into_iter().filter(|name| asked_for(name, asked)) {
         match missing(name) {
-            None => here.push(name.to_owned()),
+            None => here.push(name),
             Some(hint) if asked.iter().any(|asked| asked == name) => return Err(Stop::usage(hint)),
             Some(hint) => hints.push(hint),
         }
     }
     hints.dedup();
+    Ok((here, hints))
+}
+
+/// The contenders of an experiment that were asked for and are here; the run leaves out the others.
+///
+/// # Errors
+/// As for [`present`], and when none is here.
+pub(crate) fn contenders<P: Plan>(
+    asked: &[String],
+    missing: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<String>, Stop> {
+    let (here, hints) = present(P::contenders(), asked, missing)?;
     if here.is_empty() {
         return Err(Stop::usage(hints.join("; ")));
     }
     hints.into_iter().for_each(output::leave_out);
-    Ok(here)
+    Ok(here.into_iter().map(str::to_owned).collect())
 }
 
 /// Refuses a number of elements that takes more memory than there is.

@@ -1,5 +1,6 @@
 //! Which guests are run, and what they are asked to measure.
 
+use clap::ValueEnum;
 use std::time::Duration;
 
 use stillpoint_harness::output::json::{Row, number};
@@ -47,7 +48,7 @@ pub(super) struct Setting {
 }
 
 /// A second guest on the same CPUs, with as many virtual ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Neighbour {
     None,
     /// It does nothing.
@@ -56,16 +57,9 @@ pub(super) enum Neighbour {
     Bursts,
 }
 
-impl Neighbour {
-    /// The name in rows.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Idle => "idle",
-            Self::Bursts => "bursts",
-        }
-    }
+stillpoint_harness::named!(pub(super) Neighbour);
 
+impl Neighbour {
     /// What it does, if it is there.
     pub(super) fn bursts(self) -> Option<Bursts> {
         match self {
@@ -127,7 +121,7 @@ impl Setting {
         params.insert("host_cpus".into(), self.host_cpus.into());
         params.insert("hogs".into(), self.hogs().into());
         params.insert("neighbour".into(), self.neighbour.name().into());
-        params.insert("accel".into(), ran.accel.into());
+        params.insert("accel".into(), ran.accel.as_str().into());
         params.insert("clock".into(), ran.clock.as_str().into());
         Row {
             experiment: "guest".into(),

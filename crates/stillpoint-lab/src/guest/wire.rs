@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 use stillpoint_harness::output::json::Row;
 
 use crate::preempt::round::Moment;
-use crate::preempt::workload::Workload;
 
 /// Where the guest finds its [`Order`].
 pub(super) const ORDER: &str = "order.json";
@@ -59,17 +58,7 @@ pub(crate) enum Load {
     Kernel,
 }
 
-impl Load {
-    /// The name in rows.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Deletes => "deletes",
-            Self::Mail => Workload::Mail.name(),
-            Self::Memory => Workload::Memory.name(),
-            Self::Kernel => "kernel",
-        }
-    }
-}
+stillpoint_harness::named!(pub(super) Load);
 
 /// What the guest is asked to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ mod figures;
 mod measure;
 mod readers;
 
+use clap::ValueEnum;
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ pub(crate) const CONTENDERS: &[&str] = &[
 pub(crate) const SCENARIOS: &[&str] = &["receivers", "initiators", "readers"];
 
 /// What the threads do during the barriers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum State {
     /// They sleep in the kernel.
@@ -60,14 +61,7 @@ enum State {
     Spinning,
 }
 
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Paused => "paused",
-            Self::Spinning => "spinning",
-        }
-    }
-}
+stillpoint_harness::named!(State);
 
 /// One setting; every contender is measured in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use stillpoint_harness::experiment::timing::Budget;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_peers::{Delays, Element, Recipe};
 
-use crate::experiment::{self, asked_for};
+use crate::experiment;
 use crate::experiment::{BenchArgs, Experiment, Measured, Structure};
 use crate::peers;
 use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
@@ -185,31 +185,18 @@ pub(crate) fn contenders(
     entries: &'static [Entry],
     asked: &[String],
 ) -> Result<(Vec<&'static Entry>, Vec<String>), Stop> {
-    let (present, absent): (Vec<&Entry>, Vec<&Entry>) = entries
-        .iter()
-        .filter(|entry| asked_for(entry.name, asked))
-        .partition(|entry| is_ours(entry.name) || peers::is_built_in(entry.name));
-    let how_to_get = |entry: &Entry| match peers::missing_for(entry.name) {
-        Some(missing) => peers::how_to_get(missing),
-        None => format!("{} left out: it is not part of this build", entry.name),
-    };
-    let named = absent.iter().find(|entry| asked.iter().any(|asked| asked == entry.name));
-    if let Some(entry) = named.or(absent.first().filter(|_| present.is_empty())) {
-        return Err(Stop::usage(how_to_get(entry)));
-    }
-    let mut lines: Vec<String> = absent.into_iter().map(how_to_get).collect();
-    lines.dedup();
-    let mut allowed = Vec::new();
-    for entry in present {
-        match ours::refusal(entry.name) {
-            None => allowed.push(entry),
-            Some(error) if asked.iter().any(|asked| asked == entry.name) => {
-                return Err(Stop::usage(format!("{} cannot run: {error}", entry.name)));
-            }
-            Some(error) => lines.push(format!("{} left out: {error}", entry.name)),
+    let missing = |name: &str| {
+        if is_ours(name) || peers::is_built_in(name) {
+            return ours::refusal(name).map(|error| format!("{name} left out: {error}"));
         }
+        let unknown = || format!("{name} left out: it is not part of this build");
+        Some(peers::missing_for(name).map_or_else(unknown, peers::how_to_get))
+    };
+    let (here, lines) = experiment::present(entries.iter().map(|entry| entry.name), asked, missing)?;
+    if here.is_empty() {
+        return Err(Stop::usage(lines.join("; ")));
     }
-    Ok((allowed, lines))
+    Ok((entries.iter().filter(|entry| here.contains(&entry.name)).collect(), lines))
 }
 
 #[cfg(test)]

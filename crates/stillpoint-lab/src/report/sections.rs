@@ -1,5 +1,6 @@
 //! The content of the page: its charts by experiment, and who is ahead in them.
 
+use clap::ValueEnum;
 use stillpoint_harness::experiment::control::{self, Control};
 use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
@@ -58,7 +59,7 @@ pub(super) struct Shown {
 }
 
 /// All verdicts of a chart together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Standing {
     /// The others are ahead somewhere.
     Behind,
@@ -70,16 +71,7 @@ pub(super) enum Standing {
     Undecided,
 }
 
-impl Standing {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Behind => "behind",
-            Self::Even => "even",
-            Self::Ahead => "ahead",
-            Self::Undecided => "undecided",
-        }
-    }
-}
+stillpoint_harness::named!(pub(super) Standing);
 
 impl Shown {
     /// A chart by itself, which decides nothing.
