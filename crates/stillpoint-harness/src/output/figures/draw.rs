@@ -514,11 +514,7 @@ impl<A: Ranged<ValueType = f64>> Ranged for Ticked<A> {
 }
 
 /// The places that were measured, of which those that are too close to the one before get no tick. `None` if there are too many.
-pub(super) fn ticks(
-    mut places: Vec<f64>,
-    axis: &std::ops::Range<f64>,
-    logarithmic: bool,
-) -> Option<Vec<f64>> {
+fn ticks(mut places: Vec<f64>, axis: &std::ops::Range<f64>, logarithmic: bool) -> Option<Vec<f64>> {
     places.sort_by(f64::total_cmp);
     places.dedup();
     let length = |from: f64, to: f64| if logarithmic { (to / from).ln() } else { to - from };
@@ -539,4 +535,17 @@ fn range(values: impl Iterator<Item = f64> + Clone, logarithmic: bool) -> std::o
     let (least, most) = (least.min(0.0) * 1.05, most.max(0.0) * 1.05);
     // An axis has some length even if all is 0.
     least..if most > least { most } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_stand_where_it_was_measured_if_there_are_few() {
+        let axis = 0.8..40.0;
+        assert_eq!(ticks(vec![8.0, 1.0, 1.0, 32.0, 2.0], &axis, true), Some(vec![1.0, 2.0, 8.0, 32.0]));
+        assert_eq!(ticks(vec![1.0, 1.01, 2.0], &axis, true), Some(vec![1.0, 2.0]), "too close for two names");
+        assert_eq!(ticks((1..=11).map(f64::from).collect(), &axis, false), None);
+    }
 }

@@ -639,6 +639,3 @@ const SAME: f64 = 1.01;
 fn is_drawable(value: f64, logarithmic: bool) -> bool {
     value.is_finite() && (value > 0.0 || !logarithmic)
 }
-
-#[cfg(test)]
-mod tests;
