@@ -64,9 +64,18 @@ fn read(
     outcome
 }
 
-/// The number of lookups that found a wrong element; a round in which it is not 0 is void.
-pub(crate) fn mismatches(outcomes: &[ReadOutcome]) -> u64 {
-    outcomes.iter().map(|outcome| outcome.mismatches).sum()
+/// Checks that no lookup has found a wrong element, and that all that was unlinked is freed. The error says why the round does not count.
+pub(crate) fn check(outcomes: &[ReadOutcome], unlinked: usize, freed: usize) -> Result<(), String> {
+    match outcomes.iter().map(|outcome| outcome.mismatches).sum::<u64>() {
+        0 if freed == unlinked => Ok(()),
+        0 => Err(format!("{unlinked} objects were unlinked and {freed} freed")),
+        found => Err(format!("{found} lookups found an element that was freed under the reader")),
+    }
+}
+
+/// The number of lookups of all readers.
+pub(crate) fn lookups(outcomes: &[ReadOutcome]) -> f64 {
+    outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64
 }
 
 /// The seed of one reader's keys.

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::experiment::threads::{Account, as_writer, prepare_writer_thread, thread_cpu_time};
 use stillpoint_harness::stats::Distribution;
-use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome};
+use stillpoint_peers::{Contender, Delays, ReadJob};
 
-use crate::experiment::readers::{beside_readers, mismatches};
+use crate::experiment::readers::{beside_readers, check, lookups};
 use crate::preempt::plan::Setting;
 use crate::preempt::policy;
 use crate::preempt::writing::{Look, Writing, resident_bytes};
@@ -125,6 +125,9 @@ fn write_and_read(
     policy::check_all_threads(usual)?;
     let freed = delays.freed();
     check(&outcomes, writing.unlinked, freed)?;
+    if lookups(&outcomes) == 0.0 {
+        return Err("no reader ended a section".to_owned());
+    }
     let (graces, delays) = (delays.take_graces(), delays.take());
     Ok(Outcome {
         grace: Distribution::of(&graces).ok_or("no grace period was measured")?,
@@ -138,7 +141,7 @@ fn write_and_read(
         peak_resident_bytes: writing.peak_resident_bytes,
         used_at_peak_bytes: writing.used_at_peak_bytes,
         end_resident_bytes: end_resident.saturating_sub(writing.resident_before),
-        sections_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
+        sections_per_s: lookups(&outcomes) / elapsed,
         changes_per_s: writing.changes as f64 / writing.written.as_secs_f64(),
         foreign_cpus,
         course: course(&writing.looks, &delays, freed),
@@ -202,20 +205,6 @@ fn wait_for_graces(
         }
         thread::sleep(WAIT_INTERVAL.saturating_sub(began.elapsed()));
     }
-}
-
-fn check(outcomes: &[ReadOutcome], unlinked: usize, freed: usize) -> Result<(), String> {
-    match mismatches(outcomes) {
-        0 => {}
-        found => return Err(format!("{found} sections held an object that was freed under the reader")),
-    }
-    if freed != unlinked {
-        return Err(format!("{unlinked} objects were unlinked and {freed} freed"));
-    }
-    if outcomes.iter().all(|outcome| outcome.lookups == 0) {
-        return Err("no reader ended a section".to_owned());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

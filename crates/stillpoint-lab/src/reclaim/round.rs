@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use stillpoint_harness::experiment::threads::{Account, Used, as_writer, prepare_writer_thread};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::random::Random;
-use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
+use stillpoint_peers::{Contender, Delays, ReadJob, Writer};
 
-use crate::experiment::readers::{beside_readers, mismatches};
+use crate::experiment::readers::{beside_readers, check, lookups};
 use crate::reclaim::names::Policy;
 use crate::reclaim::setting::Setting;
 
@@ -99,7 +99,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             delays: round.delays.take(),
             deletes,
             freed,
-            lookups_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
+            lookups_per_s: lookups(&outcomes) / elapsed,
             peak_pending,
             fences_per_s,
             used,
@@ -168,17 +168,6 @@ fn wait(writer: &mut dyn Writer, policy: Policy, until: Instant) {
     }
 }
 
-fn check(outcomes: &[ReadOutcome], deletes: usize, freed: usize) -> Result<(), String> {
-    match mismatches(outcomes) {
-        0 => {}
-        found => return Err(format!("{found} lookups found an element that was freed under the reader")),
-    }
-    if freed != deletes {
-        return Err(format!("{deletes} objects were deleted and {freed} freed"));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +215,7 @@ mod tests {
         }
         let is_there = sound.iter().any(|contender| contender.name() == "liburcu/qsbr");
         for (broken, expected) in
-            [(Broken::Leaks, "objects were deleted and 0 freed"), (Broken::StaysLinked, "lookups found an")]
+            [(Broken::Leaks, "objects were unlinked and 0 freed"), (Broken::StaysLinked, "lookups found an")]
         {
             match broken_lfht(broken, 256, recipe) {
                 Ok(contender) => {
@@ -315,7 +304,7 @@ mod tests {
     #[test]
     fn a_leak_voids_the_round() {
         let reason = run_with(Defect::Leaks).unwrap_err();
-        assert!(reason.contains("objects were deleted"), "{reason}");
+        assert!(reason.contains("objects were unlinked"), "{reason}");
     }
 
     #[test]
