@@ -119,8 +119,8 @@ fn make(plan: &Plan, setting: &Setting, huge_pages: bool) -> Result<(Vec<Entrant
                 Ok(mimalloc) => add(mimalloc),
                 Err(why) => notes.push(why),
             },
-            "object-pool" => add(pool::object_pool(objects)?),
-            "sharded-slab" => add(pool::sharded_slab()?),
+            "object-pool" => add(pool::object_pool(objects)),
+            "sharded-slab" => add(pool::sharded_slab()),
             contender => {
                 let driver = contender.rsplit('/').next().unwrap_or(contender);
                 // In the packaged DPDK, a bucket has 64 KiB: 31 objects, or 15 objects of twice the size.

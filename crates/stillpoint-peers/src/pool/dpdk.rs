@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::transmit::{Queues, transmit};
 use super::{PoolContender, PoolThread, Shape};
 use crate::table::ThreadNumber;
 
@@ -48,6 +49,8 @@ pub(super) struct Mempool {
     pub(super) name: &'static str,
     pub(super) cache: usize,
     pub(super) huge_pages: bool,
+    /// Where its threads send packets, if they do.
+    pub(super) queues: Option<Queues>,
 }
 
 // SAFETY: `rte_mempool`'s functions may be called from any thread, and the pool is freed once, by `Drop`.
@@ -94,7 +97,7 @@ pub fn mempool(
     let pool = unsafe { stillpoint_mempool_new(label.as_ptr(), ops.as_ptr(), count, bytes, cache as u32) };
     let pool = NonNull::new(pool)
         .ok_or(format!("no memory for {name}: reserve more huge pages in vm.nr_hugepages"))?;
-    Ok(Box::new(Mempool { pool, name, cache, huge_pages }))
+    Ok(Box::new(Mempool { pool, name, cache, huge_pages, queues: None }))
 }
 
 impl Drop for Mempool {
@@ -130,18 +133,27 @@ impl PoolContender for Mempool {
     }
 
     fn thread(&self) -> Box<dyn PoolThread + '_> {
-        Box::new(Thread { pool: self, _number: ThreadNumber::take() })
+        Box::new(Thread {
+            pool: self,
+            queue: self.queues.as_ref().map(Queues::next),
+            _number: ThreadNumber::take(),
+        })
     }
 }
 
 struct Thread<'p> {
     pool: &'p Mempool,
+    /// The queue to which it sends packets.
+    queue: Option<u16>,
     /// The thread's number in DPDK, which selects its cache.
     _number: ThreadNumber,
 }
 
 impl PoolThread for Thread<'_> {
     fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
+        if let Some(queue) = self.queue {
+            return transmit(self.pool.pool, queue, shape, turns, objects);
+        }
         assert!(shape.keep <= objects.len(), "`objects` has room for fewer than `keep` objects");
         let (keep, get, put) = (shape.keep as u32, shape.get as u32, shape.put as u32);
         // SAFETY: `objects` has room for `keep` objects, and the pool lives as long as `self`.

@@ -233,8 +233,6 @@ impl TimerContender for RteTimer {
     fn expire(&mut self, _ticks: u64) -> u64 {
         self.idle(1)
     }
-
-    fn forget(&mut self) {}
 }
 
 impl Drop for RteTimer {

@@ -135,8 +135,6 @@ impl TimerContender for Htimers {
         // SAFETY: as above.
         unsafe { stillpoint_htimers_manage(self.now, 1) }
     }
-
-    fn forget(&mut self) {}
 }
 
 /// The timers of a thread that asks another one to add them.

@@ -207,10 +207,6 @@ impl TimerContender for DelayQueues {
         (0..polls).filter(|_| self.queue.poll_expired(&mut context).is_ready()).count() as u64
     }
 
-    fn expire(&mut self, _ticks: u64) -> u64 {
-        0
-    }
-
     fn forget(&mut self) {
         self.keys.clear();
     }
@@ -407,16 +403,8 @@ impl TimerContender for HashWheel {
         Ok(())
     }
 
-    fn reset(&mut self, _delays: &[u64]) -> u64 {
-        0
-    }
-
     fn cancel(&mut self, order: &[u32]) -> u64 {
         order.iter().filter(|&&which| self.wheel.cancel(&u64::from(which)).is_ok()).count() as u64
-    }
-
-    fn idle(&mut self, _polls: usize) -> u64 {
-        0
     }
 
     fn expire(&mut self, ticks: u64) -> u64 {
