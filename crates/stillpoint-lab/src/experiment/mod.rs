@@ -29,8 +29,13 @@ pub(crate) trait Plan: Sized {
     /// The figures of its rows.
     const FIGURES: &'static [&'static Figure];
 
-    /// The names of all contenders, in the order of the tables.
-    fn contenders() -> Vec<&'static str>;
+    /// The names of the contenders, in the order of the tables.
+    const CONTENDERS: &'static [&'static str] = &[];
+
+    /// The names of all contenders, if they depend on the build.
+    fn contenders() -> Vec<&'static str> {
+        Self::CONTENDERS.to_vec()
+    }
 
     /// The plan for what was asked for. `scenarios` holds those of this experiment; all of them if it is empty.
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop>;

@@ -172,11 +172,6 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// Number of rounds of all rows together.
-    pub(crate) fn steps(&self) -> usize {
-        rounds::rows(&self.parts) * self.rounds as usize
-    }
-
     /// The places of the threads in words.
     pub(crate) fn places(&self) -> String {
         let cpus = if self.cores.len() == 1 { "CPU" } else { "CPUs" };
@@ -232,7 +227,7 @@ mod tests {
     }
 
     fn rows(plan: &Plan) -> usize {
-        plan.steps() / plan.rounds as usize
+        rounds::rows(&plan.parts)
     }
 
     #[test]

@@ -127,11 +127,6 @@ impl Plan {
         Recipe { words: (self.bytes - Element::bytes_with_body(0)) / 8, delays }
     }
 
-    /// Number of rounds of all rows together.
-    pub(crate) fn steps(&self) -> usize {
-        rounds::rows(&self.parts) * self.rounds as usize
-    }
-
     pub(crate) fn has(&self, of_this_kind: impl Fn(&str) -> bool) -> bool {
         self.parts.iter().flat_map(|part| &part.contenders).any(|entry| of_this_kind(entry.name))
     }

@@ -5,8 +5,8 @@ use std::thread;
 use stillpoint::rcu::{Domain, RcuArray, Reclaimer, RetireHandle, Retired};
 use stillpoint_peers::{Element, Lookups, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
+use super::BURST;
 use super::contender::{Field, drain};
-use super::{BURST, Reading};
 
 /// The array, and its domain.
 pub(super) struct Cells {
@@ -24,6 +24,23 @@ impl Cells {
     ) -> Self {
         let cells = RcuArray::new_in(&domain, cells, element);
         Self { domain, cells, recipe }
+    }
+
+    fn replace(&self, index: usize) -> Option<Retired<Element>> {
+        self.publish(index, Some(Box::new(self.recipe.element(index as u64))))
+    }
+
+    /// Links `new` at `index` and returns what was there, stamped; `None` if the slot was empty.
+    fn publish(&self, index: usize, new: Option<Box<Element>>) -> Option<Retired<Element>> {
+        let old = self.cells.swap(index, new)?;
+        old.stamp_unlinked();
+        Some(old)
+    }
+}
+
+impl Field for Cells {
+    fn domain(&self) -> &Domain {
+        &self.domain
     }
 
     #[inline(never)]
@@ -82,33 +99,6 @@ impl Cells {
             }
             right
         })
-    }
-
-    fn replace(&self, index: usize) -> Option<Retired<Element>> {
-        self.publish(index, Some(Box::new(self.recipe.element(index as u64))))
-    }
-
-    /// Links `new` at `index` and returns what was there, stamped; `None` if the slot was empty.
-    fn publish(&self, index: usize, new: Option<Box<Element>>) -> Option<Retired<Element>> {
-        let old = self.cells.swap(index, new)?;
-        old.stamp_unlinked();
-        Some(old)
-    }
-}
-
-impl Field for Cells {
-    fn domain(&self) -> &Domain {
-        &self.domain
-    }
-
-    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        match reading {
-            Reading::Protected => self.read_protected(job, ready),
-            Reading::Unbound => self.read_unbound(job, ready),
-            Reading::GuardOfBurst if job.work.is_none() => self.read_bursts(job, ready),
-            Reading::Guard | Reading::GuardOfBurst => self.read_guarded(job, ready),
-            Reading::Qsbr => self.read_qsbr(job, ready),
-        }
     }
 
     fn polling(&self) -> Box<dyn Writer + '_> {

@@ -6,8 +6,8 @@ use stillpoint::rcu::{Domain, RetireHandle};
 use stillpoint::table::{Removed, Table};
 use stillpoint_peers::{Element, Lookups, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
+use super::BURST;
 use super::contender::{Field, drain};
-use super::{BURST, Reading};
 
 /// The table, and its domain.
 pub(super) struct OfTable {
@@ -40,6 +40,12 @@ impl OfTable {
         let old = self.table.remove(&(index as u64))?;
         old.stamp_unlinked();
         Some(old)
+    }
+}
+
+impl Field for OfTable {
+    fn domain(&self) -> &Domain {
+        &self.domain
     }
 
     #[inline(never)]
@@ -96,22 +102,6 @@ impl OfTable {
             }
             right
         })
-    }
-}
-
-impl Field for OfTable {
-    fn domain(&self) -> &Domain {
-        &self.domain
-    }
-
-    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        match reading {
-            Reading::Protected => self.read_protected(job, ready),
-            Reading::Unbound => self.read_unbound(job, ready),
-            Reading::GuardOfBurst if job.work.is_none() => self.read_bursts(job, ready),
-            Reading::Guard | Reading::GuardOfBurst => self.read_guarded(job, ready),
-            Reading::Qsbr => self.read_qsbr(job, ready),
-        }
     }
 
     fn polling(&self) -> Box<dyn Writer + '_> {
