@@ -13,7 +13,9 @@ use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
 
 use self::workers::Workers;
-use crate::experiment::{self, BenchArgs, Experiment, Measured, Structure, asked_for, in_scenario, present};
+use crate::experiment::{
+    self, BenchArgs, Experiment, Measured, NOTHING, Structure, asked_for, in_scenario, present,
+};
 use crate::micro::{self, Operation};
 use crate::reclaim::names::{Entry, ONE_CORE, OWN_CORE, Policy, Quick, entry};
 use crate::reclaim::plan::{BUDGET, contenders};
@@ -86,12 +88,16 @@ const OF_WORKERS: &[&str] = &["liburcu/memb", "drop-in/urcu-memb"];
 /// The number of readers that share a CPU.
 const READERS: usize = 8;
 
-/// What to measure; each part is the plan of another experiment.
+/// A part of a plan, which is measured when it is called.
+type Part = Box<dyn Fn() -> Result<Measured, Stop>>;
+
+fn part<P: experiment::Plan + 'static>(plan: P) -> Part {
+    Box::new(move || plan.run())
+}
+
+/// What to measure; nearly each part is the plan of another experiment.
 pub(crate) struct Plan {
-    calls: Option<micro::Plan>,
-    delays: Option<reclaim::Plan>,
-    timers: Option<timer::Plan>,
-    workers: Option<Workers>,
+    parts: Vec<Part>,
     /// The scenarios that this build cannot measure, and why; a line each.
     left_out: Vec<String>,
 }
@@ -116,23 +122,22 @@ impl experiment::Plan for Plan {
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let (scenarios, left_out) = possible(&args.contenders, scenarios, peers::hint)?;
         let asked = |name| scenarios.contains(&name);
-        let plan = Self {
-            calls: if asked(CALLS) { calls(args, cpus)? } else { None },
-            delays: delays(args, cpus, &scenarios)?,
-            timers: if asked(TIMERS) { timer::Plan::of(args, cpus, OF_TIMERS) } else { None },
-            workers: if asked(WORKERS) { Workers::new(args) } else { None },
-            left_out,
-        };
-        match plan {
-            Self { calls: None, delays: None, timers: None, workers: None, left_out } => {
-                Err(Stop::usage(if left_out.is_empty() {
-                    "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both"
-                        .to_owned()
-                } else {
-                    left_out.join("; ")
-                }))
-            }
-            plan => Ok(plan),
+        let mut parts = Vec::new();
+        if asked(CALLS) {
+            parts.extend(calls(args, cpus)?.map(part));
+        }
+        parts.extend(delays(args, cpus, &scenarios)?.map(part));
+        if asked(TIMERS) {
+            parts.extend(timer::Plan::of(args, cpus, OF_TIMERS).map(part));
+        }
+        if asked(WORKERS) {
+            let measured = |workers: Workers| -> Part { Box::new(move || Ok((workers.rows(), Vec::new()))) };
+            parts.extend(Workers::new(args).map(measured));
+        }
+        match (parts.is_empty(), left_out.is_empty()) {
+            (true, true) => Err(Stop::usage(NOTHING)),
+            (true, false) => Err(Stop::usage(left_out.join("; "))),
+            (false, _) => Ok(Self { parts, left_out }),
         }
     }
 
@@ -142,18 +147,11 @@ impl experiment::Plan for Plan {
         missing.filter(|hint| !is_told(hint)).for_each(output::leave_out);
         self.left_out.iter().for_each(output::leave_out);
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
-        if let Some(calls) = &self.calls {
-            rows = calls.rows()?;
-        }
-        if let Some(delays) = &self.delays {
-            let (delayed, about) = reclaim::run(delays)?;
-            rows.extend(delayed);
+        for part in &self.parts {
+            let (measured, about) = part()?;
+            rows.extend(measured);
             notes.extend(about);
         }
-        if let Some(timers) = &self.timers {
-            rows.extend(timers.run()?.0);
-        }
-        rows.extend(self.workers.iter().flat_map(Workers::rows));
         for row in &mut rows {
             row.experiment = "capi".into();
         }
@@ -210,7 +208,7 @@ fn calls(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> 
             && asked_for(operation.contender, &args.contenders)
     };
     let operations: Vec<Operation> = all.filter(is_asked).collect();
-    Ok((!operations.is_empty()).then(|| micro::Plan::of("capi", operations, args, cpu)))
+    Ok((!operations.is_empty()).then(|| micro::Plan::of(operations, args, cpu)))
 }
 
 /// One reader on its own CPU, and [`READERS`] on one CPU.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stillpoint_harness::output::json::Row;
 
 use crate::preempt::round::Moment;
@@ -97,11 +97,8 @@ pub(super) struct About {
 /// A row, without the facts that only the host knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
-    pub(super) contender: String,
-    pub(super) params: Map<String, Value>,
-    pub(super) metrics: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) void: Option<String>,
+    #[serde(flatten)]
+    pub(super) row: Row,
     /// How one of its rounds went.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) course: Vec<Moment>,
@@ -110,8 +107,7 @@ pub(super) struct Measured {
 impl Measured {
     /// The part of a row that the guest knows.
     pub(super) fn of(row: Row) -> Self {
-        let Row { contender, params, metrics, void, .. } = row;
-        Self { contender, params, metrics, void, course: Vec::new() }
+        Self { row, course: Vec::new() }
     }
 }
 
