@@ -15,7 +15,7 @@ use stillpoint_peers::timer::{
 
 use super::cycles::Bracket;
 use super::floor::Floor;
-use super::ours::{Ours, Queue, SharedQueue, Time};
+use super::ours::{Clocked, Instants, Ours, Queue, SharedQueue, Ticks};
 use super::{HOUR, HTIMER, Plan, SPAN, connections, queues, remote, steady, time};
 use crate::experiment::prepare_child;
 
@@ -63,9 +63,9 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
 
 pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
     Ok(match contender(name) {
-        "stillpoint/wheel" => Box::new(Ours::new(timers, Time::Ticks)),
-        "stillpoint/wheel+instant" => Box::new(Ours::new(timers, Time::instants())),
-        "stillpoint/wheel+clock" => Box::new(Ours::new(timers, Time::clock())),
+        "stillpoint/wheel" => Box::new(Ours::<Ticks>::new(timers)),
+        "stillpoint/wheel+instant" => Box::new(Ours::<Instants>::new(timers)),
+        "stillpoint/wheel+clock" => Box::new(Ours::<Clocked>::new(timers)),
         "stillpoint/queue" => Box::new(Queue::new(timers)),
         "stillpoint/delay-queue" => Box::new(SharedQueue::new(timers)),
         "floor" => Box::new(Floor::new(timers)),

@@ -17,7 +17,7 @@ use stillpoint_peers::timer::TimerContender;
 use super::Plan;
 use super::cycles::Bracket;
 use super::measure::{self, Figures};
-use super::ours::{Ours, Time};
+use super::ours::{Instants, Ours, Ticks};
 
 pub(super) const TIMERS: [usize; 2] = [100_000, 1_000_000];
 /// The timeout, in milliseconds, and the number of polls until each timer has fired once.
@@ -49,10 +49,9 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
 }
 
 fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    let ours = |time| Ok(Box::new(Ours::new(timers, time).within(LIMIT)) as Box<dyn TimerContender>);
     match contender(name) {
-        "stillpoint/wheel" => ours(Time::Ticks),
-        "stillpoint/wheel+instant" => ours(Time::instants()),
+        "stillpoint/wheel" => Ok(Box::new(Ours::<Ticks>::new(timers).within(LIMIT))),
+        "stillpoint/wheel+instant" => Ok(Box::new(Ours::<Instants>::new(timers).within(LIMIT))),
         other => measure::make(other, timers),
     }
 }
