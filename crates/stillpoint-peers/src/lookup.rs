@@ -110,20 +110,17 @@ fn next_random(mut state: u64) -> u64 {
 #[macro_export]
 macro_rules! read_loop {
     ($job:expr, $len:expr, missing: $missing:literal, |$index:ident, $found:ident| $lookup:expr) => {
-        match $job.work {
-            None => $crate::read_until_stopped($job, $len, |$index| {
-                let $found = |element: Option<&$crate::Element>| {
-                    element.map_or($missing, |element| element.holds($index as u64))
-                };
-                $lookup
-            }),
-            Some(work) => $crate::read_sections($job, work, $len, |$index| {
-                let $found = |element: Option<&$crate::Element>| work.inside(element, $index);
-                $lookup
-            }),
-        }
+        $crate::read_loop!(@ $job, $len, $missing, work => work, |$index, $found, _rest| $lookup)
     };
     ($job:expr, $len:expr, missing: $missing:literal, |$index:ident, $found:ident, $rest:ident| $lookup:expr) => {
+        $crate::read_loop!(
+            @ $job, $len, $missing, work => &$crate::Work { outside: 0, ..*work }, |$index, $found, $rest| $lookup
+        )
+    };
+    (
+        @ $job:expr, $len:expr, $missing:literal, $work:ident => $of_loop:expr,
+        |$index:ident, $found:ident, $rest:ident| $lookup:expr
+    ) => {
         match $job.work {
             None => $crate::read_until_stopped($job, $len, |$index| {
                 let $found = |element: Option<&$crate::Element>| {
@@ -132,13 +129,11 @@ macro_rules! read_loop {
                 let $rest = None::<&$crate::Work>;
                 $lookup
             }),
-            Some(work) => {
-                $crate::read_sections($job, &$crate::Work { outside: 0, ..*work }, $len, |$index| {
-                    let $found = |element: Option<&$crate::Element>| work.inside(element, $index);
-                    let $rest = Some(work).filter(|work| work.has_rest());
-                    $lookup
-                })
-            }
+            Some($work) => $crate::read_sections($job, $of_loop, $len, |$index| {
+                let $found = |element: Option<&$crate::Element>| $work.inside(element, $index);
+                let $rest = Some($work).filter(|work| work.has_rest());
+                $lookup
+            }),
         }
     };
 }
