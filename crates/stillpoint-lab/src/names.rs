@@ -2,7 +2,7 @@
 
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::json::Row;
-use stillpoint_harness::output::{heading, say_text};
+use stillpoint_harness::output::{each_once, heading, say_text};
 
 /// Contenders, scenarios, and what figures are compared with, each in a few words.
 const WORDS: &[(&str, &str)] = &[
@@ -266,14 +266,7 @@ pub(crate) fn of_rows<'r>(rows: impl IntoIterator<Item = &'r Row> + Clone) -> Ve
         [Some(row.scenario.as_str()), row.params.get("workload").and_then(|name| name.as_str())]
     });
     let contenders = rows.into_iter().map(|row| contender(&row.contender));
-    let mut named: Vec<(&str, &str)> = Vec::new();
-    for name in scenarios.flatten().chain(contenders) {
-        match words(name) {
-            Some(words) if !named.contains(&(name, words)) => named.push((name, words)),
-            _ => {}
-        }
-    }
-    named
+    each_once(scenarios.flatten().chain(contenders).filter_map(|name| Some((name, words(name)?))))
 }
 
 /// Prints what the names in rows stand for.

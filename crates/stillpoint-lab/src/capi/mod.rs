@@ -110,13 +110,7 @@ impl experiment::Plan for Plan {
 
     fn contenders() -> Vec<&'static str> {
         let delayed = POLLED.iter().chain(CALLING).map(|entry| entry.name);
-        let mut names: Vec<&str> = Vec::new();
-        for name in CALLERS.iter().copied().chain(delayed).chain(OF_TIMERS.iter().copied()) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+        output::each_once(CALLERS.iter().copied().chain(delayed).chain(OF_TIMERS.iter().copied()))
     }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {

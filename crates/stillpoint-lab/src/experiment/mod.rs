@@ -202,15 +202,7 @@ pub(crate) fn give_memory_back() {
 
 /// The names that `--contenders` takes for these contenders: their own and their groups', each once.
 pub(crate) fn names_and_groups(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static str> {
-    let mut values: Vec<&str> = Vec::new();
-    for name in names {
-        for value in [group(name), name] {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-    }
-    values
+    output::each_once(names.into_iter().flat_map(|name| [group(name), name]))
 }
 
 #[cfg(test)]

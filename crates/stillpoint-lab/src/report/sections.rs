@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use stillpoint_harness::experiment::control::{self, Control};
 use stillpoint_harness::experiment::show::disturbance;
+use stillpoint_harness::output::each_once;
 use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
 use stillpoint_harness::output::json::{Read, Row};
 use stillpoint_multicast_lab::simulate::{self, Table};
@@ -172,12 +173,7 @@ fn defaults(experiment: &str) -> &'static [&'static str] {
 pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Section<'r>> {
     let mut sections: Vec<Section<'r>> = Vec::new();
     for (number, read) in results.iter().enumerate() {
-        let mut experiments: Vec<&str> = Vec::new();
-        for row in &read.rows {
-            if !experiments.contains(&&*row.experiment) {
-                experiments.push(&row.experiment);
-            }
-        }
+        let experiments = each_once(read.rows.iter().map(|row| &*row.experiment));
         let last = experiments.last().copied();
         for experiment in experiments {
             let wanted: Vec<&'static Figure> =

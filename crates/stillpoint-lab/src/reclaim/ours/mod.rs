@@ -6,6 +6,7 @@ mod table;
 
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Boost, BuildError, Domain};
+use stillpoint_harness::output::each_once;
 use stillpoint_peers::{Contender, Delays, Element, Recipe};
 
 use self::array::Cells;
@@ -122,13 +123,7 @@ fn fenced(boost: Boost, mode: Mode) -> Domain {
 
 /// Number of structures that the contenders among `names` need.
 pub(crate) fn structures<'n>(names: impl Iterator<Item = &'n str>) -> usize {
-    let mut boosts: Vec<Boost> = Vec::new();
-    for boost in names.filter(|name| name.starts_with("stillpoint/")).map(boost_of) {
-        if !boosts.contains(&boost) {
-            boosts.push(boost);
-        }
-    }
-    boosts.len()
+    each_once(names.filter(|name| name.starts_with("stillpoint/")).map(boost_of)).len()
 }
 
 pub(super) const BACKGROUND: &str = "stillpoint/qsbr+background";
