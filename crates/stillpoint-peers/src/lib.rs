@@ -18,7 +18,7 @@
 
 #[cfg(not(all(peer_c, peer_dpdk)))]
 mod absent;
-#[cfg(any(peer_urcu, peer_dpdk))]
+#[cfg(any(peer_c, peer_urcu, peer_dpdk, peer_ck))]
 mod c_functions;
 mod catalogue;
 mod contender;

@@ -35,10 +35,6 @@ impl Floor {
 }
 
 impl TimerContender for Floor {
-    fn name(&self) -> &'static str {
-        "floor"
-    }
-
     fn can(&self, _: Ability) -> bool {
         false
     }

@@ -20,7 +20,6 @@ pub(super) struct Ours<T> {
 
 /// Where the time comes from. The wheel's own time is `wheel`.
 pub(super) trait Time: Default {
-    const NAME: &'static str;
     /// Whether the experiment sets the time.
     const IS_SET: bool = true;
 
@@ -41,8 +40,6 @@ pub(super) trait Time: Default {
 pub(super) struct Ticks;
 
 impl Time for Ticks {
-    const NAME: &'static str = "stillpoint/wheel";
-
     #[inline(always)]
     fn deadline(&self, wheel: u64, delay: u64) -> u64 {
         wheel + delay
@@ -68,8 +65,6 @@ impl Default for Instants {
 }
 
 impl Time for Instants {
-    const NAME: &'static str = "stillpoint/wheel+instant";
-
     #[inline(always)]
     fn deadline(&self, _wheel: u64, delay: u64) -> u64 {
         ticks(self.begin, self.now + Duration::from_nanos(delay))
@@ -95,7 +90,6 @@ impl Default for Clocked {
 }
 
 impl Time for Clocked {
-    const NAME: &'static str = "stillpoint/wheel+clock";
     const IS_SET: bool = false;
 
     fn begin(&self) -> u64 {
@@ -146,10 +140,6 @@ impl<T: Time> Ours<T> {
 }
 
 impl<T: Time> TimerContender for Ours<T> {
-    fn name(&self) -> &'static str {
-        T::NAME
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         for &delay in delays {
             let at = self.time.deadline(self.wheel.now(), delay);
@@ -227,10 +217,6 @@ impl Queue {
 }
 
 impl TimerContender for Queue {
-    fn name(&self) -> &'static str {
-        "stillpoint/queue"
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         for &delay in delays {
             let key = self.service.add(self.deadline(delay), 1).map_err(|full| full.to_string())?;
@@ -300,10 +286,6 @@ impl SharedQueue {
 }
 
 impl TimerContender for SharedQueue {
-    fn name(&self) -> &'static str {
-        "stillpoint/delay-queue"
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         for &delay in delays {
             let inserted = self.queue.insert_at(1, self.deadline(delay));

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use stillpoint_harness::experiment::control::contender;
+use stillpoint_harness::experiment::control::contender as contender_of;
 use stillpoint_harness::machine::tsc;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
@@ -42,14 +42,14 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
             first
         };
         let measure =
-            |name: &str, first: &Vec<u64>| polls(make(name, timers)?.as_mut(), first, bracket, tsc_hz);
+            |name: &str, first: &Vec<u64>| polls(name, make(name, timers)?.as_mut(), first, bracket, tsc_hz);
         measure::measured(plan, ("steady", timers), rounds(plan), progress, first, measure)
     };
     plan.steady.iter().copied().flat_map(of_number).collect()
 }
 
 fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    match contender(name) {
+    match contender_of(name) {
         "stillpoint/wheel" => Ok(Box::new(Ours::<Ticks>::new(timers).within(LIMIT))),
         "stillpoint/wheel+instant" => Ok(Box::new(Ours::<Instants>::new(timers).within(LIMIT))),
         other => measure::make(other, timers),
@@ -58,6 +58,7 @@ fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
 
 /// Polls for twice the timeout; only the second half counts.
 fn polls(
+    name: &str,
     contender: &mut dyn TimerContender,
     first: &[u64],
     bracket: Bracket,
@@ -69,7 +70,7 @@ fn polls(
     }
     // The deadlines in milliseconds, in order: a renewed timer is due after all others.
     let mut deadlines: VecDeque<u64> = first.iter().copied().collect();
-    let empty = contender.name() == "floor";
+    let empty = contender_of(name) == "floor";
     let mut cycles = Vec::with_capacity(TIMEOUT as usize);
     let (mut most, mut latest) = (0, 0);
     for now in 1..=2 * TIMEOUT {

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{RawElement, RawJob, micro};
+use crate::c_functions::opaque;
 use crate::contender::{Retire, Retiring};
 use crate::element::free_by_head;
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer};
@@ -15,16 +16,11 @@ const NAME: &str = "ck/epoch";
 pub(crate) const ENTRIES: &[Entry] =
     &[Entry { name: NAME, peer: "ck", make: |slots, _| Box::new(Epoch::new(slots)) }];
 
-/// `struct stillpoint_ck`: the epoch and its records.
-#[repr(C)]
-struct RawEpoch {
-    opaque: [u8; 0],
-}
-
-/// `ck_epoch_record_t`.
-#[repr(C)]
-struct RawRecord {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct stillpoint_ck`: the epoch and its records.
+    struct RawEpoch;
+    /// `ck_epoch_record_t`.
+    struct RawRecord;
 }
 
 type Release = unsafe extern "C" fn(*mut c_void);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use stillpoint_c as _;
 
 use super::{RawElement, RawJob, micro};
+use crate::c_functions::opaque;
 use crate::contender::{Retire, Retiring};
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, free_element};
 
@@ -35,16 +36,11 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// `struct still_domain`.
-#[repr(C)]
-struct RawDomain {
-    opaque: [u8; 0],
-}
-
-/// `struct still_reclaimer`.
-#[repr(C)]
-struct RawReclaimer {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct still_domain`.
+    struct RawDomain;
+    /// `struct still_reclaimer`.
+    struct RawReclaimer;
 }
 
 /// `union reader` in c/stillpoint.c.

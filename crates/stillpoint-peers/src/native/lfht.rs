@@ -7,19 +7,15 @@ use std::sync::Arc;
 
 use super::urcu::{Field, Flavour, Functions, KINDS, Membership, Urcu};
 use super::{RawJob, urcu_sync};
+use crate::c_functions::opaque;
 use crate::table::Broken;
 use crate::{Contender, Element, ReadOutcome, Recipe};
 
-/// `struct cds_lfht`.
-#[repr(C)]
-pub(super) struct RawTable {
-    opaque: [u8; 0],
-}
-
-/// A [`Linked`] as C code sees it.
-#[repr(C)]
-pub(super) struct RawLinked {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct cds_lfht`.
+    pub(super) struct RawTable;
+    /// A [`Linked`] as C code sees it.
+    pub(super) struct RawLinked;
 }
 
 /// `struct linked` in c/urcu_flavour.h: an element, and the node by which it is linked, which only C code touches.

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
+use crate::c_functions::opaque;
 use crate::{Element, ReadJob, Slots, Work};
 
 #[cfg(peer_ck)]
@@ -20,10 +21,9 @@ pub(crate) mod urcu;
 #[cfg(peer_urcu)]
 mod urcu_sync;
 
-/// An [`Element`](crate::Element) as C code sees it: `struct element` in c/peer.h.
-#[repr(C)]
-pub(crate) struct RawElement {
-    opaque: [u8; 0],
+opaque! {
+    /// An [`Element`](crate::Element) as C code sees it: `struct element` in c/peer.h.
+    pub(crate) struct RawElement;
 }
 
 /// `struct read_job` in c/peer.h. The C side treats the slots, what they point to and the flag as C11 atomics,

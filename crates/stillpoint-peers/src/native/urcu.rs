@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use super::lfht::{self, Lfht, RawLinked, RawTable};
 use super::{RawElement, RawJob, micro};
-use crate::c_functions::c_functions;
+use crate::c_functions::{c_functions, opaque};
 use crate::element::{free_by_head, free_element};
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Writer};
 
-/// `struct call_rcu_data`.
-#[repr(C)]
-struct Worker {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct call_rcu_data`.
+    struct Worker;
 }
 
 pub(super) type Release = unsafe extern "C" fn(*mut c_void);

@@ -12,10 +12,6 @@ pub fn object_pool(objects: usize) -> Box<dyn PoolContender> {
 }
 
 impl PoolContender for ObjectPool {
-    fn name(&self) -> &'static str {
-        "object-pool"
-    }
-
     fn note(&self) -> String {
         "boxes in a stack behind a lock".to_owned()
     }
@@ -71,10 +67,6 @@ pub fn sharded_slab() -> Box<dyn PoolContender> {
 }
 
 impl PoolContender for ShardedSlab {
-    fn name(&self) -> &'static str {
-        "sharded-slab"
-    }
-
     fn note(&self) -> String {
         "lock-free; keys with generations; grows as needed".to_owned()
     }

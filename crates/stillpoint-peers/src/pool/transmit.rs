@@ -1,6 +1,6 @@
 //! Packets of DPDK's `rte_mempool`, sent to its null device.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -58,14 +58,13 @@ pub fn transmitter(
     queues: u16,
     huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
-    let (name, ops) = driver(name)?;
-    let label: CString = label()?;
+    let (ops, label) = (driver(name)?, label()?);
     let count = u32::try_from(packets).map_err(|_| "a mempool counts in 32 bits".to_owned())?;
     // SAFETY: both strings end with a zero, and the pool copies them.
     let pool = unsafe { stillpoint_transmit_pool(label.as_ptr(), ops.as_ptr(), count, cache as u32) };
-    let pool = NonNull::new(pool).ok_or(format!("no memory for the packets of {name}"))?;
+    let pool = NonNull::new(pool).ok_or(format!("no memory for the packets of dpdk/{name}"))?;
     let queues = Some(Queues { count: queues, next: AtomicU16::new(0) });
-    Ok(Box::new(Mempool { pool, name, cache, huge_pages, queues }))
+    Ok(Box::new(Mempool { pool, cache, huge_pages, queues }))
 }
 
 /// The device's queues, which the threads of a pool take in turn.

@@ -4,17 +4,16 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::{IdleTimers, TimerContender};
-use crate::c_functions::c_functions;
+use crate::c_functions::{c_functions, opaque};
 use crate::table::ThreadNumber;
 
-#[repr(C)]
-struct RawTimer {
-    opaque: [u8; 0],
+opaque! {
+    struct RawTimer;
 }
 
 c_functions! { $
     /// The functions of c/rte_timer.c.
-    struct Functions by functions {
+    struct Functions by functions_of {
         new(number: usize) -> *mut RawTimer;
         free(timers: *mut RawTimer);
         reset(timers: *mut RawTimer, delays: *const u64, number: usize) -> usize;
@@ -30,34 +29,29 @@ c_functions! { $
     }
 }
 
-static DPDKS: Functions = functions!("stillpoint_timers_");
+static DPDKS: Functions = functions_of!("stillpoint_timers_");
 /// The functions that were compiled against stillpoint's header in the place of DPDK's.
-static OURS: Functions = functions!("stillpoint_drop_in_timers_");
+static OURS: Functions = functions_of!("stillpoint_drop_in_timers_");
 
 /// Not `Send`: the timers belong to the thread that initialised DPDK.
 struct RteTimer {
-    name: &'static str,
     functions: &'static Functions,
     timers: NonNull<RawTimer>,
     number: usize,
-    /// How many timers the last `add` has added.
-    added: usize,
 }
 
-/// Makes `timers` timers of DPDK's. Only the thread that called [`initialise_dpdk`](crate::table::initialise_dpdk) may use them.
+/// DPDK's functions, or stillpoint's under DPDK's names if `drop_in` is set.
+fn functions(drop_in: bool) -> &'static Functions {
+    if drop_in { &OURS } else { &DPDKS }
+}
+
+/// Makes `timers` timers: DPDK's, or those of the same C code compiled against stillpoint's `rte_timer.h` if `drop_in` is set. Only the
+/// thread that called [`initialise_dpdk`](crate::table::initialise_dpdk) may use them.
 ///
 /// # Errors
 /// If there is no memory.
-pub fn rte_timer(timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    Ok(Box::new(RteTimer::new("dpdk/rte_timer", &DPDKS, timers)?))
-}
-
-/// The same with the C code compiled against stillpoint's `rte_timer.h`.
-///
-/// # Errors
-/// If there is no memory.
-pub fn rte_timer_drop_in(timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    Ok(Box::new(RteTimer::new("drop-in/rte_timer", &OURS, timers)?))
+pub fn rte_timer(timers: usize, drop_in: bool) -> Result<Box<dyn TimerContender>, String> {
+    Ok(Box::new(RteTimer::new(functions(drop_in), timers)?))
 }
 
 /// Makes the timers of `timers` connections: DPDK's, or stillpoint's under DPDK's names if `drop_in` is set.
@@ -65,8 +59,8 @@ pub fn rte_timer_drop_in(timers: usize) -> Result<Box<dyn TimerContender>, Strin
 /// # Errors
 /// If there is no memory.
 pub fn idle_rte_timer(timers: usize, drop_in: bool) -> Result<Box<dyn IdleTimers>, String> {
-    let (name, functions) = if drop_in { ("drop-in/rte_timer", &OURS) } else { ("dpdk/rte_timer", &DPDKS) };
-    let timers = RteTimer::new(name, functions, timers)?;
+    let functions = functions(drop_in);
+    let timers = RteTimer::new(functions, timers)?;
     // SAFETY: the caller has initialised the layer, without which no timers could be made.
     let (begin, hertz) = unsafe { ((functions.cycles)(), (functions.hertz)()) };
     Ok(Box::new(Idle { timers, begin, hertz, latest: 0 }))
@@ -97,11 +91,10 @@ impl RemoteRteTimer {
     /// # Errors
     /// If there is no memory.
     pub fn new(timers: usize, drop_in: bool) -> Result<Self, String> {
-        let (name, functions) =
-            if drop_in { ("drop-in/rte_timer", &OURS) } else { ("dpdk/rte_timer", &DPDKS) };
+        let functions = functions(drop_in);
         // SAFETY: this thread has initialised the layer.
         let lcore = unsafe { (functions.lcore)() };
-        Ok(Self { timers: RteTimer::new(name, functions, timers)?, lcore })
+        Ok(Self { timers: RteTimer::new(functions, timers)?, lcore })
     }
 
     /// The access of the calling thread, which need not be the thread of the timers.
@@ -134,11 +127,11 @@ impl RemoteSource<'_> {
 }
 
 impl RteTimer {
-    fn new(name: &'static str, functions: &'static Functions, number: usize) -> Result<Self, String> {
+    fn new(functions: &'static Functions, number: usize) -> Result<Self, String> {
         // SAFETY: `new` accepts any number, and returns null on failure.
         let timers =
             NonNull::new(unsafe { (functions.new)(number) }).ok_or("rte_timer could not be set up")?;
-        Ok(Self { name, functions, timers, number, added: 0 })
+        Ok(Self { functions, timers, number })
     }
 }
 
@@ -196,13 +189,8 @@ impl IdleTimers for Idle {
 }
 
 impl TimerContender for RteTimer {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         assert!(delays.len() <= self.number, "more delays than timers");
-        self.added = delays.len();
         // SAFETY: there are at least as many timers as delays.
         let done = unsafe { (self.functions.reset)(self.timers.as_ptr(), delays.as_ptr(), delays.len()) };
         if done == delays.len() { Ok(()) } else { Err("rte_timer_reset refused a timer".to_owned()) }

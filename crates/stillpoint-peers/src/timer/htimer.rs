@@ -8,15 +8,11 @@ use std::ptr::NonNull;
 use stillpoint_c as _;
 
 use super::TimerContender;
+use crate::c_functions::opaque;
 
-#[repr(C)]
-struct RawTimer {
-    opaque: [u8; 0],
-}
-
-#[repr(C)]
-struct RawManager {
-    opaque: [u8; 0],
+opaque! {
+    struct RawTimer;
+    struct RawManager;
 }
 
 // The functions of c/htimer.c.
@@ -96,10 +92,6 @@ impl Htimers {
 }
 
 impl TimerContender for Htimers {
-    fn name(&self) -> &'static str {
-        "c/htimer"
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         self.check(delays.len());
         // SAFETY: there are at least as many timers as delays.

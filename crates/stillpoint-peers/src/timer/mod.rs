@@ -14,7 +14,7 @@ mod htimer;
 #[path = "no_htimer.rs"]
 mod htimer;
 
-pub use dpdk::{RemoteRteTimer, RemoteSource, idle_rte_timer, rte_timer, rte_timer_drop_in};
+pub use dpdk::{RemoteRteTimer, RemoteSource, idle_rte_timer, rte_timer};
 pub use htimer::{HtimerAddress, HtimerSource, HtimerTarget, htimer};
 pub use rust::{DelayQueues, HashWheel, Nexus};
 
@@ -33,9 +33,6 @@ pub enum Ability {
 ///
 /// Each contender has its own loops, so that its calls are inlined into them, as in its users' programs.
 pub trait TimerContender {
-    /// The stable name, such as `dpdk/rte_timer`.
-    fn name(&self) -> &'static str;
-
     /// Whether the contender has this ability. Without it, the method does nothing.
     fn can(&self, ability: Ability) -> bool {
         let _ = ability;

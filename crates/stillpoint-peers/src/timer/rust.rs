@@ -60,10 +60,6 @@ impl Nexus {
 }
 
 impl TimerContender for Nexus {
-    fn name(&self) -> &'static str {
-        if self.ahead.is_some() { "nexus-timer+clock" } else { "nexus-timer" }
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         for &delay in delays {
             let at = self.now() + Duration::from_micros(delay);
@@ -163,10 +159,6 @@ impl DelayQueues {
 }
 
 impl TimerContender for DelayQueues {
-    fn name(&self) -> &'static str {
-        "tokio-util"
-    }
-
     fn can(&self, ability: Ability) -> bool {
         ability != Ability::Expire
     }
@@ -386,10 +378,6 @@ impl Default for HashWheel {
 }
 
 impl TimerContender for HashWheel {
-    fn name(&self) -> &'static str {
-        "hierarchical_hash_wheel_timer"
-    }
-
     fn can(&self, ability: Ability) -> bool {
         ability == Ability::Expire
     }

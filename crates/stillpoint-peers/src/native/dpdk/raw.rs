@@ -6,19 +6,15 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::c_functions::opaque;
 use crate::native::{RawElement, RawJob, micro};
 use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, free_element};
 
-/// `struct rte_rcu_qsbr`.
-#[repr(C)]
-pub(crate) struct RawQsbr {
-    opaque: [u8; 0],
-}
-
-/// `struct rte_ring`.
-#[repr(C)]
-struct RawRing {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct rte_rcu_qsbr`.
+    pub(crate) struct RawQsbr;
+    /// `struct rte_ring`.
+    struct RawRing;
 }
 
 unsafe extern "C" {

@@ -7,14 +7,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::{hint, thread};
 
+use crate::c_functions::opaque;
 use crate::native::dpdk::raw::{Qsbr, RawQsbr};
 use crate::native::{RawElement, RawJob};
 use crate::table::ThreadNumber;
 use crate::{Contender, Element, ReadJob, ReadOutcome, Recipe, Writer, free_element};
 
-#[repr(C)]
-struct RawMap {
-    opaque: [u8; 0],
+opaque! {
+    struct RawMap;
 }
 
 unsafe extern "C" {
