@@ -5,7 +5,7 @@ pub(crate) mod readers;
 
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
-use stillpoint_harness::machine::{cpus, proc};
+use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::format::bytes;
@@ -109,24 +109,12 @@ pub(crate) fn contenders<P: Plan>(
     Ok(here.into_iter().map(str::to_owned).collect())
 }
 
-/// Refuses a number of elements that takes more memory than there is.
-pub(crate) fn check_memory(elements: usize, needed: u64) -> Result<(), Stop> {
-    elements_within(proc::available_memory(), Some(elements), |_| needed).map(|_| ())
-}
-
 /// The number of elements that was asked for, or else the usual one, halved until it takes at most three quarters of the memory that is
 /// available; and a line about that.
 ///
 /// # Errors
 /// When what was asked for, or the least number, takes more memory than there is.
-pub(crate) fn elements_that_fit(
-    asked: Option<usize>,
-    needed: impl Fn(usize) -> u64,
-) -> Result<(usize, Option<String>), Stop> {
-    elements_within(proc::available_memory(), asked, needed)
-}
-
-fn elements_within(
+pub(crate) fn elements_within(
     available: Option<u64>,
     asked: Option<usize>,
     needed: impl Fn(usize) -> u64,

@@ -210,8 +210,8 @@ fn wait_for_graces(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defective::{Defect, Defective};
     use crate::experiment::Inside;
+    use crate::experiment::readers::defective::{Defect, Defective};
     use crate::preempt::workload::Workload;
     use stillpoint_harness::machine::cpus;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::experiment::timing::Budget;
+use stillpoint_harness::machine::proc::available_memory;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_peers::{Delays, Element, Recipe};
 
@@ -116,7 +117,7 @@ impl Plan {
         let mut plan =
             Self { parts, rounds, round, elements: 0, bytes, deletes_per_s, seed, structure, left_out };
         let (elements, fewer) =
-            experiment::elements_that_fit(args.elements, |elements| plan.memory(elements))?;
+            experiment::elements_within(available_memory(), args.elements, |elements| plan.memory(elements))?;
         plan.elements = elements;
         plan.left_out.extend(fewer);
         Ok(plan)

@@ -171,7 +171,7 @@ fn wait(writer: &mut dyn Writer, policy: Policy, until: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defective::{Defect, Defective};
+    use crate::experiment::readers::defective::{Defect, Defective};
     use stillpoint_harness::machine::cpus;
     use stillpoint_peers::Recipe;
 

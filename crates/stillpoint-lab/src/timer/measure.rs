@@ -125,10 +125,7 @@ impl Work {
     fn new(timers: usize, random: &mut Random) -> Self {
         let mut delays = || (0..timers).map(|_| 1 + random.draw() % SPAN).collect::<Vec<u64>>();
         let (delays, later) = (delays(), delays());
-        let mut shuffled: Vec<u32> = (0..timers as u32).collect();
-        for last in (1..timers).rev() {
-            shuffled.swap(last, (random.draw() % (last as u64 + 1)) as usize);
-        }
+        let shuffled = random.shuffled(timers);
         Self {
             far: delays.iter().map(|delay| delay + FAR).collect(),
             delays,

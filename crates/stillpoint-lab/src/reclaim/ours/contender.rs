@@ -55,23 +55,24 @@ pub(super) fn over<F: Field>(
         }
     };
     let contender = |(name, reading)| -> Box<dyn Contender> {
+        let (hand_over, taken_over) = channel();
         let field = field(boost_of(name));
-        match name {
-            BACKGROUND => Box::new(Background::new(field)),
-            _ => Box::new(Polled { name, reading, field }),
-        }
+        Box::new(Ours { name, reading, field, hand_over, taken_over: Mutex::new(taken_over) })
     };
     CONTENDERS.into_iter().filter(|(name, _)| wanted(name)).map(contender).collect()
 }
 
-/// Contenders whose writer frees on its own thread, at each delete or also while idle.
-struct Polled<F> {
+/// A contender whose writer frees on its own thread, at each delete or also while idle, or hands everything to a second thread.
+struct Ours<F> {
     name: &'static str,
     reading: Reading,
     field: Arc<F>,
+    /// Carries the reclaimer of a round from the writer, which makes it, to the thread that runs it.
+    hand_over: Sender<BackgroundReclaimer>,
+    taken_over: Mutex<Receiver<BackgroundReclaimer>>,
 }
 
-impl<F: Field> Contender for Polled<F> {
+impl<F: Field> Contender for Ours<F> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -85,39 +86,9 @@ impl<F: Field> Contender for Polled<F> {
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
-        self.field.polling()
-    }
-}
-
-/// The contender whose writer hands everything to a second thread.
-struct Background<F> {
-    field: Arc<F>,
-    /// Carries the reclaimer of a round from the writer, which makes it, to the thread that runs it.
-    hand_over: Sender<BackgroundReclaimer>,
-    taken_over: Mutex<Receiver<BackgroundReclaimer>>,
-}
-
-impl<F> Background<F> {
-    fn new(field: Arc<F>) -> Self {
-        let (hand_over, taken_over) = channel();
-        Self { field, hand_over, taken_over: Mutex::new(taken_over) }
-    }
-}
-
-impl<F: Field> Contender for Background<F> {
-    fn name(&self) -> &'static str {
-        BACKGROUND
-    }
-
-    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read(Reading::Qsbr, job, ready)
-    }
-
-    fn heavy_fences(&self) -> Option<u64> {
-        Some(self.field.domain().stats().heavy_fences)
-    }
-
-    fn writer(&self) -> Box<dyn Writer + '_> {
+        if !self.needs_background() {
+            return self.field.polling();
+        }
         let reclaimer = self.field.domain().background();
         let handle = reclaimer.retire_handle();
         // The receiver lives as long as the contender.
@@ -127,14 +98,14 @@ impl<F: Field> Contender for Background<F> {
 
     /// Ends when the writer's `drain` has stopped the reclaimer, which finishes its work first.
     fn background(&self, _stop: &AtomicBool) {
-        let reclaimer = self.taken_over.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        if let Ok(mut reclaimer) = reclaimer {
+        let taken_over = self.taken_over.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut reclaimer) = self.needs_background().then(|| taken_over.recv().ok()).flatten() {
             reclaimer.run();
         }
     }
 
     fn needs_background(&self) -> bool {
-        true
+        self.name == BACKGROUND
     }
 }
 
