@@ -1,14 +1,13 @@
 //! haphazard: hazard pointers, one for each reader.
 
 use std::hint::black_box;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::AtomicPtr;
 use std::thread;
 
 use haphazard::{Domain, HazardPointer};
 
-use super::Object;
+use super::{Object, exchange};
 use crate::contender::{Retire, Retiring};
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_loop};
 
@@ -104,18 +103,8 @@ pub(crate) const MICRO: &[Micro] = &[
         operation: "retire",
         run: |iterations| {
             let domain = Domain::new(&Family);
-            let shared = AtomicPtr::<Object>::default();
-            let exchange = |new: *mut Object| {
-                let old = shared.swap(new, Ordering::AcqRel);
-                if !old.is_null() {
-                    // SAFETY: the object came from a `Box`, and was unlinked just now, once.
-                    unsafe { domain.retire_ptr::<Object, Box<Object>>(old) };
-                }
-            };
-            for number in 0..iterations {
-                exchange(Box::into_raw(black_box(Box::new([number; 8]))));
-            }
-            exchange(ptr::null_mut());
+            // SAFETY: the objects come from boxes, and each was unlinked just now, once.
+            exchange(iterations, |old| unsafe { _ = domain.retire_ptr::<Object, Box<Object>>(old) });
         },
     },
 ];

@@ -1,13 +1,11 @@
 //! seize: readers enter a collector; each retired batch counts the readers that were inside.
 
-use std::hint::black_box;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 use seize::{Collector, Guard, reclaim};
 
-use super::{Object, RETIRED_TOGETHER};
+use super::{RETIRED_TOGETHER, exchange};
 use crate::contender::{Retire, Retiring};
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_loop};
 
@@ -83,18 +81,8 @@ pub(crate) const MICRO: &[Micro] = &[
         operation: "retire",
         run: |iterations| {
             let collector = Collector::new().batch_size(RETIRED_TOGETHER);
-            let shared = AtomicPtr::<Object>::default();
-            let exchange = |new: *mut Object| {
-                let old = shared.swap(new, Ordering::AcqRel);
-                if !old.is_null() {
-                    // SAFETY: the object came from a `Box`, and was unlinked just now, once.
-                    unsafe { collector.retire(old, reclaim::boxed) };
-                }
-            };
-            for number in 0..iterations {
-                exchange(Box::into_raw(black_box(Box::new([number; 8]))));
-            }
-            exchange(ptr::null_mut());
+            // SAFETY: the objects come from boxes, and each was unlinked just now, once.
+            exchange(iterations, |old| unsafe { collector.retire(old, reclaim::boxed) });
         },
     },
     Micro {
