@@ -144,12 +144,8 @@ impl Field {
         // Built in parallel, each on its own thread, so that every structure has a fresh heap of the same kind.
         let (ours, theirs) = thread::scope(|scope| {
             let ours = plan.has(is_ours).then(|| {
-                scope.spawn(|| {
-                    Ok(match plan.structure {
-                        Structure::Array => ours::contenders(plan.elements, recipe, takes_part),
-                        Structure::Table => ours::contenders_on_table(plan.elements, recipe, takes_part),
-                    })
-                })
+                let contenders = || Ok(ours::contenders(plan.structure, plan.elements, recipe, takes_part));
+                scope.spawn(contenders)
             });
             let theirs = plan.has(|name| !is_ours(name)).then(|| {
                 scope.spawn(|| {

@@ -12,6 +12,7 @@ use stillpoint_peers::{Contender, Delays, Element, Recipe};
 use self::array::Cells;
 use self::contender::over;
 use self::table::OfTable;
+use crate::experiment::Structure;
 
 /// Lookups under one guard in `stillpoint/guard32`.
 pub(super) const BURST: u32 = 32;
@@ -50,16 +51,22 @@ pub(crate) fn refusal(name: &str) -> Option<String> {
     })
 }
 
-/// The contenders that are wanted over an array, with an element in each cell.
+/// The contenders that are wanted over this structure, which has all elements.
 pub(crate) fn contenders(
+    structure: Structure,
     elements: usize,
     recipe: Recipe,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Box<dyn Contender>> {
-    over(|boost| Cells::new(boosting(boost), elements, filled(recipe), recipe), wanted)
+    match structure {
+        Structure::Array => {
+            over(|boost| Cells::new(boosting(boost), elements, filled(recipe), recipe), wanted)
+        }
+        Structure::Table => over(|boost| OfTable::new(boosting(boost), elements, recipe), wanted),
+    }
 }
 
-/// The same, all of them in this domain.
+/// Those over an array, all of them in this domain.
 pub(crate) fn contenders_of(
     domain: &Domain,
     elements: usize,
@@ -80,15 +87,6 @@ pub(crate) fn alone(
 ) -> Option<Box<dyn Contender>> {
     let domain = |boost| fences.map_or_else(|| boosting(boost), |mode| fenced(boost, mode));
     over(|boost| Cells::new(domain(boost), cells, |_| None, Recipe::plain(delays)), |of| of == name).pop()
-}
-
-/// The contenders that are wanted over a table that has all elements.
-pub(super) fn contenders_on_table(
-    elements: usize,
-    recipe: Recipe,
-    wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
-    over(|boost| OfTable::new(boosting(boost), elements, recipe), wanted)
 }
 
 fn filled(recipe: Recipe) -> impl Fn(usize) -> Option<Box<Element>> {
@@ -141,9 +139,9 @@ mod tests {
     fn every_contender_frees_all_that_it_replaced() {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(1000)));
         let recipe = Recipe { words: 3, delays };
-        check(contenders(256, recipe, |name| refusal(name).is_none()), delays);
-        let on_table = contenders_on_table(256, recipe, |name| refusal(name).is_none());
-        check(on_table, delays);
+        for structure in [Structure::Array, Structure::Table] {
+            check(contenders(structure, 256, recipe, |name| refusal(name).is_none()), delays);
+        }
     }
 
     /// Each contender reads, replaces and frees everything it replaced, three times in a row.
