@@ -32,9 +32,6 @@ pub struct ReadOutcome {
 ///
 /// One thread at a time writes (it holds the [`Writer`]); any number of threads read.
 pub trait Contender: Send + Sync {
-    /// The stable name in tables and JSON, such as `dpdk/rcu`.
-    fn name(&self) -> &'static str;
-
     /// Registers the calling thread as a reader, calls `ready`, and looks up random keys, one after the other, until
     /// [`stop`](ReadJob::stop) is set; then unregisters the thread. If the job has [`work`](ReadJob::work), there is a read-side section
     /// around all of it for each lookup. `ready` may sleep, and delays no other thread.
@@ -74,6 +71,9 @@ pub trait Contender: Send + Sync {
         false
     }
 }
+
+/// A contender with its stable name in tables and JSON, such as `dpdk/rcu`.
+pub type Named = (&'static str, Box<dyn Contender>);
 
 /// The writing side of a [`Contender`].
 pub trait Writer {

@@ -36,7 +36,7 @@ pub mod table;
 pub mod timer;
 
 pub use catalogue::{Entry, MissingPeer, catalogue, contenders, missing, versions};
-pub use contender::{Contender, ReadJob, ReadOutcome, Writer};
+pub use contender::{Contender, Named, ReadJob, ReadOutcome, Writer};
 pub use delays::Delays;
 pub use element::{Element, Recipe, Slots, free_element};
 pub use lookup::{Lookups, read_until_stopped};

@@ -123,10 +123,6 @@ pub(crate) mod defective {
     }
 
     impl Contender for Defective {
-        fn name(&self) -> &'static str {
-            "defective"
-        }
-
         fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
             assert!(self.defect != Defect::ReaderPanicsAtOnce, "as asked");
             ready();

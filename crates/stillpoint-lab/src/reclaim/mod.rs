@@ -29,7 +29,7 @@ use stillpoint_harness::machine::huge_pages::HugePages;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::stats::{Distribution, median};
 use stillpoint_peers::table::make_reclaiming;
-use stillpoint_peers::{Contender, Delays, Slots, catalogue};
+use stillpoint_peers::{Contender, Delays, Named, Slots, catalogue};
 
 use crate::experiment::{Measured, Structure};
 use crate::reclaim::names::{Entry, SPREAD};
@@ -132,7 +132,7 @@ fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
 /// measure nothing.
 struct Field {
     delays: &'static Delays,
-    contenders: ManuallyDrop<Vec<Box<dyn Contender>>>,
+    contenders: ManuallyDrop<Vec<Named>>,
 }
 
 impl Field {
@@ -154,7 +154,7 @@ impl Field {
                     }
                     let slots = Arc::new(Slots::made_by(plan.elements, recipe));
                     let wanted = catalogue().into_iter().filter(|entry| takes_part(entry.name));
-                    Ok(wanted.map(|entry| entry.make(&slots, readers)).collect())
+                    Ok(wanted.map(|entry| (entry.name, entry.make(&slots, readers))).collect())
                 })
             });
             let join = |builder: Option<thread::ScopedJoinHandle<'_, _>>| match builder.map(|b| b.join()) {
@@ -164,13 +164,13 @@ impl Field {
             };
             (join(ours), join(theirs))
         });
-        let mut contenders: Vec<Box<dyn Contender>> = ours.map_err(Stop::Failed)?;
+        let mut contenders: Vec<Named> = ours.map_err(Stop::Failed)?;
         contenders.extend(theirs.map_err(Stop::Failed)?);
         Ok(Self { delays, contenders: ManuallyDrop::new(contenders) })
     }
 
     fn contender(&self, name: &str) -> Option<&dyn Contender> {
-        self.contenders.iter().find(|contender| contender.name() == name).map(|contender| &**contender)
+        self.contenders.iter().find(|(of, _)| *of == name).map(|(_, contender)| &**contender)
     }
 }
 

@@ -207,13 +207,13 @@ mod tests {
         ) -> impl Iterator<Item = Result<Outcome, String>> {
             (0..10).map(move |doubled| run_over(contender, delays, 20 << doubled))
         }
-        for contender in &sound {
+        for (name, contender) in &sound {
             let outcome =
                 runs(&**contender, delays).map(Result::unwrap).find(|outcome| outcome.lookups_per_s > 0.0);
             let outcome = outcome.expect("a reader reads within ten seconds");
-            assert!(outcome.deletes > 0 && outcome.freed == outcome.deletes, "{}", contender.name());
+            assert!(outcome.deletes > 0 && outcome.freed == outcome.deletes, "{name}");
         }
-        let is_there = sound.iter().any(|contender| contender.name() == "liburcu/qsbr");
+        let is_there = sound.iter().any(|(name, _)| *name == "liburcu/qsbr");
         for (broken, expected) in
             [(Broken::Leaks, "objects were unlinked and 0 freed"), (Broken::StaysLinked, "lookups found an")]
         {

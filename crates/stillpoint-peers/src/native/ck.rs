@@ -87,10 +87,6 @@ impl Drop for Record<'_> {
 }
 
 impl Contender for Epoch {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let record = self.join();
         ready();

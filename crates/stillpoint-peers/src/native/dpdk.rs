@@ -19,12 +19,8 @@ const NAME_POLL: &str = "dpdk/rcu+poll";
 const NAME_BACKGROUND: &str = "dpdk/rcu+background";
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    Entry { name: NAME, peer: PEER, make: |slots, readers| Box::new(Fifo::new(slots, readers, NAME)) },
-    Entry {
-        name: NAME_POLL,
-        peer: PEER,
-        make: |slots, readers| Box::new(Fifo::new(slots, readers, NAME_POLL)),
-    },
+    Entry { name: NAME, peer: PEER, make: |slots, readers| Box::new(Fifo::new(slots, readers, true)) },
+    Entry { name: NAME_POLL, peer: PEER, make: |slots, readers| Box::new(Fifo::new(slots, readers, false)) },
     Entry {
         name: NAME_BACKGROUND,
         peer: PEER,
@@ -36,20 +32,16 @@ pub(crate) const ENTRIES: &[Entry] = &[
 struct Fifo {
     slots: Arc<Slots>,
     qsbr: Qsbr,
-    name: &'static str,
+    polls_at_replacement: bool,
 }
 
 impl Fifo {
-    fn new(slots: &Arc<Slots>, max_readers: usize, name: &'static str) -> Self {
-        Self { slots: Arc::clone(slots), qsbr: Qsbr::new(max_readers), name }
+    fn new(slots: &Arc<Slots>, max_readers: usize, polls_at_replacement: bool) -> Self {
+        Self { slots: Arc::clone(slots), qsbr: Qsbr::new(max_readers), polls_at_replacement }
     }
 }
 
 impl Contender for Fifo {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let reader = self.qsbr.reader(job.index);
         ready();
@@ -69,7 +61,7 @@ struct FifoWriter<'a> {
 
 impl Retire for FifoWriter<'_> {
     fn polls_at_replacement(&self) -> bool {
-        self.fifo.name == NAME
+        self.fifo.polls_at_replacement
     }
 
     fn slots(&self) -> &Slots {
@@ -157,10 +149,6 @@ impl Background {
 }
 
 impl Contender for Background {
-    fn name(&self) -> &'static str {
-        NAME_BACKGROUND
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let reader = self.qsbr.reader(job.index);
         ready();

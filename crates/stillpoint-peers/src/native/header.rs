@@ -22,18 +22,10 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: NAME_PROTECTED,
         peer: PEER,
-        make: |slots, _| Box::new(Header::new(slots, NAME_PROTECTED, Reading::Protected)),
+        make: |slots, _| Box::new(Header::new(slots, Reading::Protected)),
     },
-    Entry {
-        name: NAME_GUARD,
-        peer: PEER,
-        make: |slots, _| Box::new(Header::new(slots, NAME_GUARD, Reading::Guard)),
-    },
-    Entry {
-        name: NAME_QSBR,
-        peer: PEER,
-        make: |slots, _| Box::new(Header::new(slots, NAME_QSBR, Reading::Qsbr)),
-    },
+    Entry { name: NAME_GUARD, peer: PEER, make: |slots, _| Box::new(Header::new(slots, Reading::Guard)) },
+    Entry { name: NAME_QSBR, peer: PEER, make: |slots, _| Box::new(Header::new(slots, Reading::Qsbr)) },
 ];
 
 opaque! {
@@ -87,7 +79,6 @@ pub(crate) const MICRO: &[Micro] = &[
 struct Header {
     slots: Arc<Slots>,
     domain: NonNull<RawDomain>,
-    name: &'static str,
     reading: Reading,
 }
 
@@ -97,8 +88,8 @@ unsafe impl Send for Header {}
 unsafe impl Sync for Header {}
 
 impl Header {
-    fn new(slots: &Arc<Slots>, name: &'static str, reading: Reading) -> Self {
-        Self { slots: Arc::clone(slots), domain: stillpoint_c_new(), name, reading }
+    fn new(slots: &Arc<Slots>, reading: Reading) -> Self {
+        Self { slots: Arc::clone(slots), domain: stillpoint_c_new(), reading }
     }
 
     fn join(&self) -> Member<'_> {
@@ -130,10 +121,6 @@ impl Drop for Member<'_> {
 }
 
 impl Contender for Header {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let member = self.join();
         ready();

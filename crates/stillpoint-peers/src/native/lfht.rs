@@ -9,7 +9,7 @@ use super::urcu::{Field, Flavour, Functions, KINDS, Membership, Urcu};
 use super::{RawJob, urcu_sync};
 use crate::c_functions::opaque;
 use crate::table::Broken;
-use crate::{Contender, Element, ReadOutcome, Recipe};
+use crate::{Contender, Element, Named, ReadOutcome, Recipe};
 
 opaque! {
     /// `struct cds_lfht`.
@@ -126,7 +126,7 @@ pub(crate) fn contenders(
     wanted: impl Fn(&str) -> bool,
     elements: usize,
     recipe: Recipe,
-) -> Result<Vec<Box<dyn Contender>>, String> {
+) -> Result<Vec<Named>, String> {
     let mut tables: Vec<Arc<Lfht>> = Vec::new();
     let mut field = |flavour: &'static Flavour| {
         if let Some(table) = tables.iter().find(|table| ptr::eq(table.flavour, flavour)) {
@@ -136,12 +136,12 @@ pub(crate) fn contenders(
         tables.push(Arc::clone(&table));
         Ok::<Field, String>(Field::Table(table))
     };
-    let mut made: Vec<Box<dyn Contender>> = Vec::new();
+    let mut made: Vec<Named> = Vec::new();
     for kind in KINDS.iter().filter(|kind| kind.flavour.tables.is_some() && wanted(kind.name)) {
-        made.push(Box::new(Urcu { field: field(kind.flavour)?, kind }));
+        made.push((kind.name, Box::new(Urcu { field: field(kind.flavour)?, kind })));
     }
     if wanted(urcu_sync::NAME) {
-        made.push(urcu_sync::over(field(urcu_sync::FLAVOUR)?));
+        made.push((urcu_sync::NAME, urcu_sync::over(field(urcu_sync::FLAVOUR)?)));
     }
     Ok(made)
 }

@@ -255,10 +255,6 @@ impl Drop for Membership {
 }
 
 impl Contender for Urcu {
-    fn name(&self) -> &'static str {
-        self.kind.name
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: unlinked elements are freed only by this flavour's `call_rcu`.
         unsafe { self.field.read(self.kind.flavour, job, ready) }

@@ -71,10 +71,6 @@ impl Synchronizing {
 }
 
 impl Contender for Synchronizing {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: unlinked elements are freed only by `free_all`, after a grace period.
         unsafe { self.field.read(FLAVOUR, job, ready) }

@@ -44,10 +44,6 @@ impl Epoch {
 }
 
 impl Contender for Epoch {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let handle = self.collector.register();
         ready();

@@ -32,10 +32,6 @@ impl Haphazard {
 }
 
 impl Contender for Haphazard {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let mut hazard = HazardPointer::new_in_domain(&self.domain);
         ready();

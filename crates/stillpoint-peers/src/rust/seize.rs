@@ -26,10 +26,6 @@ impl Seize {
 }
 
 impl Contender for Seize {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         ready();
         let slots = self.slots.as_slice();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use stillpoint::rcu::{BackgroundReclaimer, Boost, Domain, RetireHandle};
-use stillpoint_peers::{Contender, ReadJob, ReadOutcome, Writer};
+use stillpoint_peers::{Contender, Named, ReadJob, ReadOutcome, Writer};
 
 use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 
@@ -41,10 +41,7 @@ pub(super) trait Field: Send + Sync + 'static {
 }
 
 /// The contenders that are wanted. Those that boost in the same way share a structure.
-pub(super) fn over<F: Field>(
-    make: impl Fn(Boost) -> F,
-    wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
+pub(super) fn over<F: Field>(make: impl Fn(Boost) -> F, wanted: impl Fn(&str) -> bool) -> Vec<Named> {
     let mut fields: Vec<(Boost, Arc<F>)> = Vec::new();
     let mut field = |boost| match fields.iter().find(|(of, _)| *of == boost) {
         Some((_, field)) => Arc::clone(field),
@@ -54,17 +51,18 @@ pub(super) fn over<F: Field>(
             field
         }
     };
-    let contender = |(name, reading)| -> Box<dyn Contender> {
+    let contender = |(name, reading)| -> Named {
         let (hand_over, taken_over) = channel();
         let field = field(boost_of(name));
-        Box::new(Ours { name, reading, field, hand_over, taken_over: Mutex::new(taken_over) })
+        let (in_background, taken_over) = (name == BACKGROUND, Mutex::new(taken_over));
+        (name, Box::new(Ours { in_background, reading, field, hand_over, taken_over }))
     };
     CONTENDERS.into_iter().filter(|(name, _)| wanted(name)).map(contender).collect()
 }
 
 /// A contender whose writer frees on its own thread, at each delete or also while idle, or hands everything to a second thread.
 struct Ours<F> {
-    name: &'static str,
+    in_background: bool,
     reading: Reading,
     field: Arc<F>,
     /// Carries the reclaimer of a round from the writer, which makes it, to the thread that runs it.
@@ -73,10 +71,6 @@ struct Ours<F> {
 }
 
 impl<F: Field> Contender for Ours<F> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         self.field.read(self.reading, job, ready)
     }
@@ -105,7 +99,7 @@ impl<F: Field> Contender for Ours<F> {
     }
 
     fn needs_background(&self) -> bool {
-        self.name == BACKGROUND
+        self.in_background
     }
 }
 

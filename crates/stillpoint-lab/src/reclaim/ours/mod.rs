@@ -7,7 +7,7 @@ mod table;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Boost, BuildError, Domain};
 use stillpoint_harness::output::each_once;
-use stillpoint_peers::{Contender, Delays, Element, Recipe};
+use stillpoint_peers::{Contender, Delays, Element, Named, Recipe};
 
 use self::array::Cells;
 use self::contender::over;
@@ -57,7 +57,7 @@ pub(crate) fn contenders(
     elements: usize,
     recipe: Recipe,
     wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
+) -> Vec<Named> {
     match structure {
         Structure::Array => {
             over(|boost| Cells::new(boosting(boost), elements, filled(recipe), recipe), wanted)
@@ -72,7 +72,7 @@ pub(crate) fn contenders_of(
     elements: usize,
     delays: &'static Delays,
     wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
+) -> Vec<Named> {
     let recipe = Recipe::plain(delays);
     over(|_| Cells::new(domain.clone(), elements, filled(recipe), recipe), wanted)
 }
@@ -86,7 +86,9 @@ pub(crate) fn alone(
     delays: &'static Delays,
 ) -> Option<Box<dyn Contender>> {
     let domain = |boost| fences.map_or_else(|| boosting(boost), |mode| fenced(boost, mode));
-    over(|boost| Cells::new(domain(boost), cells, |_| None, Recipe::plain(delays)), |of| of == name).pop()
+    over(|boost| Cells::new(domain(boost), cells, |_| None, Recipe::plain(delays)), |of| of == name)
+        .pop()
+        .map(|(_, contender)| contender)
 }
 
 fn filled(recipe: Recipe) -> impl Fn(usize) -> Option<Box<Element>> {
@@ -145,8 +147,8 @@ mod tests {
     }
 
     /// Each contender reads, replaces and frees everything it replaced, three times in a row.
-    fn check(contenders: Vec<Box<dyn Contender>>, delays: &'static Delays) {
-        for contender in contenders {
+    fn check(contenders: Vec<Named>, delays: &'static Delays) {
+        for (name, contender) in contenders {
             let mut lookups = 0;
             for _ in 0..3 {
                 let (stop, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -174,13 +176,13 @@ mod tests {
                     writer.drain();
                     outcome
                 });
-                assert_eq!(delays.freed(), 500, "{}", contender.name());
+                assert_eq!(delays.freed(), 500, "{name}");
                 assert_eq!(delays.take().len(), 500);
                 assert_eq!(delays.freed_bytes() % Element::bytes_with_body(3), 0);
-                assert_eq!(outcome.mismatches, 0, "{}", contender.name());
+                assert_eq!(outcome.mismatches, 0, "{name}");
                 lookups += outcome.lookups;
             }
-            assert!(lookups > 0, "{} never read", contender.name());
+            assert!(lookups > 0, "{name} never read");
         }
     }
 }

@@ -29,10 +29,6 @@ impl Papaya {
 }
 
 impl Contender for Papaya {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         ready();
         read_loop!(job, self.elements, missing: true, |index, found| found(self.map.pin().get(&(index as u64))))

@@ -11,7 +11,7 @@ use crate::c_functions::opaque;
 use crate::native::dpdk::raw::{Qsbr, RawQsbr};
 use crate::native::{RawElement, RawJob};
 use crate::table::ThreadNumber;
-use crate::{Contender, Element, ReadJob, ReadOutcome, Recipe, Writer, free_element};
+use crate::{Contender, Element, Named, ReadJob, ReadOutcome, Recipe, Writer, free_element};
 
 opaque! {
     struct RawMap;
@@ -45,10 +45,10 @@ pub(super) fn contenders(
     elements: usize,
     recipe: Recipe,
     max_readers: usize,
-) -> Result<Vec<Box<dyn Contender>>, String> {
+) -> Result<Vec<Named>, String> {
     let wanted = (0..NAMES.len()).filter(|&kind| wanted(NAMES[kind]));
-    let make = |kind| -> Result<Box<dyn Contender>, String> {
-        Ok(Box::new(Map::new(kind, elements, recipe, max_readers)?))
+    let make = |kind: usize| -> Result<Named, String> {
+        Ok((NAMES[kind], Box::new(Map::new(kind, elements, recipe, max_readers)?)))
     };
     wanted.map(make).collect()
 }
@@ -176,10 +176,6 @@ impl Map {
 }
 
 impl Contender for Map {
-    fn name(&self) -> &'static str {
-        NAMES[self.kind]
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let reader = self.qsbr.reader(job.index);
         ready();
@@ -205,7 +201,7 @@ impl Contender for Map {
 
     fn writer(&self) -> Box<dyn Writer + '_> {
         // Acquire pairs with the release in `MapWriter`'s drop.
-        assert!(!self.has_writer.swap(true, Ordering::Acquire), "{} has a writer already", self.name());
+        assert!(!self.has_writer.swap(true, Ordering::Acquire), "{} has a writer already", NAMES[self.kind]);
         let number = ThreadNumber::take();
         let mut writer = MapWriter { map: self, deletes: 0, freed_before: 0, _number: number };
         writer.freed_before = writer.freed();
