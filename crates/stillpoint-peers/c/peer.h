@@ -81,39 +81,48 @@ static inline bool is_right_or_away(const struct element *element, uint64_t inde
  * If sections have work, it runs that with the result of FIND in place of RIGHT, and there is at least one section. If there is work between
  * two sections, it runs AWAY, that work, and BACK: AWAY takes the thread offline, and BACK brings it back online, in schemes that know this.
  */
-#define READ_LOOP(job, outcome, RIGHT, FIND, ENTER, LEAVE, AWAY, BACK)                     \
-    do {                                                                                   \
-        /* Copies, as the compiler may keep these in registers. */                         \
-        const struct read_job job_ = *(job);                                               \
-        struct read_outcome outcome_ = {0, 0};                                             \
-        uint64_t state_ = job_.seed;                                                       \
-                                                                                           \
-        /* Relaxed: the flag carries no data. */                                           \
-        if (job_.inside == NULL)                                                           \
-            while (!atomic_load_explicit(job_.stop, memory_order_relaxed)) {               \
-                uint64_t index_ = next_random(&state_) & job_.mask;                        \
-                                                                                           \
-                ENTER;                                                                     \
-                outcome_.mismatches += !(RIGHT);                                           \
-                LEAVE;                                                                     \
-                outcome_.lookups++;                                                        \
-            }                                                                              \
-        else                                                                               \
-            do {                                                                           \
-                uint64_t index_ = next_random(&state_) & job_.mask;                        \
-                                                                                           \
-                ENTER;                                                                     \
-                outcome_.mismatches += !job_.inside(job_.work, FIND, index_);              \
-                LEAVE;                                                                     \
-                outcome_.lookups++;                                                        \
-                if (job_.rest != NULL) {                                                   \
-                    AWAY;                                                                  \
-                    job_.rest(job_.work);                                                  \
-                    BACK;                                                                  \
-                }                                                                          \
-                /* Relaxed: as above. */                                                   \
-            } while (!atomic_load_explicit(job_.stop, memory_order_relaxed));              \
-        *(outcome) = outcome_;                                                             \
+#define READ_LOOP(job, outcome, RIGHT, FIND, ENTER, LEAVE, AWAY, BACK)                                  \
+    do {                                                                                                \
+        struct read_outcome outcome_ = {0, 0};                                                          \
+        uint64_t state_ = (job)->seed;                                                                  \
+                                                                                                        \
+        /*                                                                                              \
+         * Copies, as the compiler may keep these in registers. Each loop has its own, and the barriers \
+         * keep it from sharing them: else the registers run out, and the short loop reads memory.      \
+         */                                                                                             \
+        if ((job)->inside == NULL) {                                                                    \
+            __asm__ volatile("" ::: "memory");                                                          \
+            const struct read_job job_ = *(job);                                                        \
+                                                                                                        \
+            /* Relaxed: the flag carries no data. */                                                    \
+            while (!atomic_load_explicit(job_.stop, memory_order_relaxed)) {                            \
+                uint64_t index_ = next_random(&state_) & job_.mask;                                     \
+                                                                                                        \
+                ENTER;                                                                                  \
+                outcome_.mismatches += !(RIGHT);                                                        \
+                LEAVE;                                                                                  \
+                outcome_.lookups++;                                                                     \
+            }                                                                                           \
+        } else {                                                                                        \
+            __asm__ volatile("" ::: "memory");                                                          \
+            const struct read_job job_ = *(job);                                                        \
+                                                                                                        \
+            do {                                                                                        \
+                uint64_t index_ = next_random(&state_) & job_.mask;                                     \
+                                                                                                        \
+                ENTER;                                                                                  \
+                outcome_.mismatches += !job_.inside(job_.work, FIND, index_);                           \
+                LEAVE;                                                                                  \
+                outcome_.lookups++;                                                                     \
+                if (job_.rest != NULL) {                                                                \
+                    AWAY;                                                                               \
+                    job_.rest(job_.work);                                                               \
+                    BACK;                                                                               \
+                }                                                                                       \
+                /* Relaxed: as above. */                                                                \
+            } while (!atomic_load_explicit(job_.stop, memory_order_relaxed));                           \
+        }                                                                                               \
+        *(outcome) = outcome_;                                                                          \
     } while (0)
 
 /* The loop over an array. Acquire pairs with the release half of the swap in `Slots::publish`. */
