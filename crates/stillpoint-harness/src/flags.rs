@@ -81,6 +81,20 @@ impl LengthFlags {
     }
 }
 
+/// Gives a `ValueEnum` a method `name`: its values are named alike on the command line and in rows.
+#[macro_export]
+macro_rules! named {
+    ($visibility:vis $type:ty) => {
+        impl $type {
+            /// The name in rows.
+            $visibility fn name(self) -> String {
+                let value = clap::ValueEnum::to_possible_value(&self);
+                value.map_or_else(String::new, |value| value.get_name().to_owned())
+            }
+        }
+    };
+}
+
 /// A list of CPUs; a separate type, since clap reads a bare `Vec` as one value for each occurrence.
 #[derive(Debug, Clone)]
 pub struct CpuList(pub Vec<usize>);

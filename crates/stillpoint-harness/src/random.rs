@@ -31,6 +31,15 @@ impl Random {
         self.state
     }
 
+    /// The numbers below `count` in a random order.
+    pub fn shuffled(&mut self, count: usize) -> Vec<u32> {
+        let mut shuffled: Vec<u32> = (0..count as u32).collect();
+        for last in (1..count).rev() {
+            shuffled.swap(last, (self.draw() % (last as u64 + 1)) as usize);
+        }
+        shuffled
+    }
+
     /// The number after `skipped` others.
     pub fn nth(mut self, skipped: usize) -> u64 {
         for _ in 0..skipped {

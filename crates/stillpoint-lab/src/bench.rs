@@ -17,7 +17,7 @@ use stillpoint_harness::output::table;
 use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
-use crate::experiment::{self, BenchArgs, Experiment, Measured, Plan, names_and_groups};
+use crate::experiment::{self, BenchArgs, Experiment, Measured, NOTHING, Plan, names_and_groups};
 use crate::{capi, membarrier, micro, names, peers, pool, preempt, reclaim, report, structures, timer};
 
 /// A planned experiment.
@@ -223,11 +223,7 @@ fn sort<T>(plans: impl Iterator<Item = Result<Option<T>, Stop>>) -> Result<(Vec<
         }
     }
     if planned.is_empty() {
-        return Err(refusals.into_iter().next().unwrap_or_else(|| {
-            Stop::usage(
-                "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both",
-            )
-        }));
+        return Err(refusals.into_iter().next().unwrap_or_else(|| Stop::usage(NOTHING)));
     }
     Ok((planned, refusals))
 }

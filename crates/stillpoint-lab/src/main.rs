@@ -3,8 +3,6 @@
 mod bench;
 mod capi;
 mod cli;
-#[cfg(test)]
-mod defective;
 mod doctor;
 mod experiment;
 mod guest;

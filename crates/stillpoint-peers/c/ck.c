@@ -72,15 +72,7 @@ struct read_outcome stillpoint_ck_read(ck_epoch_record_t *record, const struct r
 {
     struct read_outcome outcome;
 
-    READ_UNTIL_STOPPED(job, &outcome, ck_epoch_begin(record, NULL), ck_epoch_end(record, NULL));
-    return outcome;
-}
-
-struct read_outcome stillpoint_ck_read_sections(ck_epoch_record_t *record, const struct section_job *job)
-{
-    struct read_outcome outcome;
-
-    READ_SECTIONS(job, &outcome, ck_epoch_begin(record, NULL), ck_epoch_end(record, NULL), (void)0, (void)0);
+    READ_SLOTS(job, &outcome, ck_epoch_begin(record, NULL), ck_epoch_end(record, NULL), (void)0, (void)0);
     return outcome;
 }
 

@@ -23,21 +23,7 @@ struct read_outcome stillpoint_dpdk_read(struct rte_rcu_qsbr *qsbr, uint32_t id,
     struct read_outcome outcome;
 
     rte_rcu_qsbr_thread_online(qsbr, id);
-    READ_UNTIL_STOPPED(job, &outcome, rte_rcu_qsbr_lock(qsbr, id), {
-        rte_rcu_qsbr_unlock(qsbr, id);
-        rte_rcu_qsbr_quiescent(qsbr, id);
-    });
-    rte_rcu_qsbr_thread_offline(qsbr, id);
-    return outcome;
-}
-
-struct read_outcome stillpoint_dpdk_read_sections(struct rte_rcu_qsbr *qsbr, uint32_t id,
-                                                  const struct section_job *job)
-{
-    struct read_outcome outcome;
-
-    rte_rcu_qsbr_thread_online(qsbr, id);
-    READ_SECTIONS(job, &outcome, rte_rcu_qsbr_lock(qsbr, id), {
+    READ_SLOTS(job, &outcome, rte_rcu_qsbr_lock(qsbr, id), {
         rte_rcu_qsbr_unlock(qsbr, id);
         rte_rcu_qsbr_quiescent(qsbr, id);
     }, rte_rcu_qsbr_thread_offline(qsbr, id), rte_rcu_qsbr_thread_online(qsbr, id));

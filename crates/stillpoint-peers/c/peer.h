@@ -28,18 +28,14 @@ _Static_assert(sizeof(struct element) == 64, "an element is one cache line");
 _Static_assert(offsetof(struct element, value) == 8, "the layout of Element");
 _Static_assert(offsetof(struct element, head) == 32, "the layout of Element");
 
-/* `RawJob` in src/native/mod.rs. */
+/* `RawJob` in src/native/mod.rs. For all contenders, the work inside a section and between two sections is in Rust. */
 struct read_job {
     const _Atomic(struct element *) *slots;
     uint64_t mask;
     uint64_t seed;
     const _Atomic bool *stop;
-};
-
-/* `RawSections` in src/native/mod.rs. For all contenders, the work inside a section and between two sections is in Rust. */
-struct section_job {
-    struct read_job read;
     const void *work;
+    /* NULL if the reader only looks up. */
     bool (*inside)(const void *work, const struct element *element, uint64_t index);
     /* NULL if there is no work between two sections. */
     void (*rest)(const void *work);
@@ -79,65 +75,65 @@ static inline bool is_right_or_away(const struct element *element, uint64_t inde
 }
 
 /*
- * The loop of every reader. Until it has to stop, it takes a random key `index_`, and runs ENTER, RIGHT and LEAVE. RIGHT looks up the key
- * and is true if the result is right. `read_until_stopped` in src/lookup.rs is the same in Rust.
+ * The loop of every reader: `read_loop` in src/lookup.rs is the same in Rust. Until it has to stop, it takes a random key `index_`, and
+ * runs ENTER, RIGHT and LEAVE. RIGHT looks up the key and is true if the result is right.
+ *
+ * If sections have work, it runs that with the result of FIND in place of RIGHT, and there is at least one section. If there is work between
+ * two sections, it runs AWAY, that work, and BACK: AWAY takes the thread offline, and BACK brings it back online, in schemes that know this.
  */
-#define READ_LOOP(job, outcome, RIGHT, ENTER, LEAVE)                                       \
-    do {                                                                                   \
-        /* Copies, as the compiler may keep these in registers. */                         \
-        const struct read_job job_ = *(job);                                               \
-        struct read_outcome outcome_ = {0, 0};                                             \
-        uint64_t state_ = job_.seed;                                                       \
-                                                                                           \
-        /* Relaxed: the flag carries no data. */                                           \
-        while (!atomic_load_explicit(job_.stop, memory_order_relaxed)) {                   \
-            uint64_t index_ = next_random(&state_) & job_.mask;                            \
-                                                                                           \
-            ENTER;                                                                         \
-            outcome_.mismatches += !(RIGHT);                                               \
-            LEAVE;                                                                         \
-            outcome_.lookups++;                                                            \
-        }                                                                                  \
-        *(outcome) = outcome_;                                                             \
-    } while (0)
-
-/* The loop over an array. */
-#define READ_UNTIL_STOPPED(job, outcome, ENTER, LEAVE) \
-    READ_LOOP(job, outcome, look_up(job_.slots, index_), ENTER, LEAVE)
-
-/*
- * The loop of readers with long sections. It takes a random index `index_`, and runs ENTER, the work inside with the result of FIND, and
- * LEAVE. If there is work between two sections, it runs AWAY, that work, and BACK: AWAY takes the thread offline, and BACK brings it back
- * online, in schemes that know this. There is at least one section.
- */
-#define SECTION_LOOP(job, outcome, FIND, ENTER, LEAVE, AWAY, BACK)                         \
-    do {                                                                                   \
-        const struct section_job job_ = *(job);                                            \
-        struct read_outcome outcome_ = {0, 0};                                             \
-        uint64_t state_ = job_.read.seed;                                                  \
-                                                                                           \
-        do {                                                                               \
-            uint64_t index_ = next_random(&state_) & job_.read.mask;                       \
-                                                                                           \
-            ENTER;                                                                         \
-            outcome_.mismatches += !job_.inside(job_.work, FIND, index_);                  \
-            LEAVE;                                                                         \
-            outcome_.lookups++;                                                            \
-            if (job_.rest != NULL) {                                                       \
-                AWAY;                                                                      \
-                job_.rest(job_.work);                                                      \
-                BACK;                                                                      \
-            }                                                                              \
-            /* Relaxed: the flag carries no data. */                                       \
-        } while (!atomic_load_explicit(job_.read.stop, memory_order_relaxed));             \
-        *(outcome) = outcome_;                                                             \
+#define READ_LOOP(job, outcome, RIGHT, FIND, ENTER, LEAVE, AWAY, BACK)                                  \
+    do {                                                                                                \
+        struct read_outcome outcome_ = {0, 0};                                                          \
+        uint64_t state_ = (job)->seed;                                                                  \
+                                                                                                        \
+        /*                                                                                              \
+         * Copies, as the compiler may keep these in registers. Each loop has its own, and the barriers \
+         * keep it from sharing them: else the registers run out, and the short loop reads memory.      \
+         */                                                                                             \
+        if ((job)->inside == NULL) {                                                                    \
+            __asm__ volatile("" ::: "memory");                                                          \
+            const struct read_job job_ = *(job);                                                        \
+                                                                                                        \
+            /* Relaxed: the flag carries no data. */                                                    \
+            while (!atomic_load_explicit(job_.stop, memory_order_relaxed)) {                            \
+                uint64_t index_ = next_random(&state_) & job_.mask;                                     \
+                                                                                                        \
+                ENTER;                                                                                  \
+                outcome_.mismatches += !(RIGHT);                                                        \
+                LEAVE;                                                                                  \
+                outcome_.lookups++;                                                                     \
+            }                                                                                           \
+        } else {                                                                                        \
+            __asm__ volatile("" ::: "memory");                                                          \
+            const struct read_job job_ = *(job);                                                        \
+                                                                                                        \
+            do {                                                                                        \
+                uint64_t index_ = next_random(&state_) & job_.mask;                                     \
+                                                                                                        \
+                ENTER;                                                                                  \
+                outcome_.mismatches += !job_.inside(job_.work, FIND, index_);                           \
+                LEAVE;                                                                                  \
+                outcome_.lookups++;                                                                     \
+                if (job_.rest != NULL) {                                                                \
+                    AWAY;                                                                               \
+                    job_.rest(job_.work);                                                               \
+                    BACK;                                                                               \
+                }                                                                                       \
+                /* Relaxed: as above. */                                                                \
+            } while (!atomic_load_explicit(job_.stop, memory_order_relaxed));                           \
+        }                                                                                               \
+        *(outcome) = outcome_;                                                                          \
     } while (0)
 
 /* The loop over an array. Acquire pairs with the release half of the swap in `Slots::publish`. */
-#define READ_SECTIONS(job, outcome, ENTER, LEAVE, AWAY, BACK)                              \
-    SECTION_LOOP(job, outcome,                                                             \
-                 atomic_load_explicit(&job_.read.slots[index_], memory_order_acquire),     \
-                 ENTER, LEAVE, AWAY, BACK)
+#define READ_SLOTS(job, outcome, ENTER, LEAVE, AWAY, BACK)                                 \
+    READ_LOOP(job, outcome, look_up(job_.slots, index_),                                   \
+              atomic_load_explicit(&job_.slots[index_], memory_order_acquire),             \
+              ENTER, LEAVE, AWAY, BACK)
+
+/* The same over a table, in which FIND finds the element of a key, or NULL. */
+#define READ_TABLE(job, outcome, FIND, ENTER, LEAVE, AWAY, BACK)                           \
+    READ_LOOP(job, outcome, is_right_or_away(FIND, index_), FIND, ENTER, LEAVE, AWAY, BACK)
 
 /* Runs OPERATION `iterations` times. The barrier keeps the compiler from merging or hoisting operations. */
 #define REPEAT(iterations, OPERATION)                                                      \

@@ -253,27 +253,14 @@ void stillpoint_map_free_position(struct stillpoint_map *map, int32_t position)
 }
 
 /* The loop of a registered reader, as in dpdk.c. */
-struct read_outcome stillpoint_map_read_sections(struct stillpoint_map *map, uint32_t id,
-                                                 const struct section_job *job)
-{
-    struct rte_rcu_qsbr *qsbr = map->qsbr;
-    struct read_outcome outcome;
-
-    rte_rcu_qsbr_thread_online(qsbr, id);
-    SECTION_LOOP(job, &outcome, stillpoint_map_find(map, index_), (void)0, rte_rcu_qsbr_quiescent(qsbr, id),
-                 rte_rcu_qsbr_thread_offline(qsbr, id), rte_rcu_qsbr_thread_online(qsbr, id));
-    rte_rcu_qsbr_thread_offline(qsbr, id);
-    return outcome;
-}
-
 struct read_outcome stillpoint_map_read(struct stillpoint_map *map, uint32_t id, const struct read_job *job)
 {
     struct rte_rcu_qsbr *qsbr = map->qsbr;
     struct read_outcome outcome;
 
     rte_rcu_qsbr_thread_online(qsbr, id);
-    READ_LOOP(job, &outcome, is_right_or_away(stillpoint_map_find(map, index_), index_), (void)0,
-              rte_rcu_qsbr_quiescent(qsbr, id));
+    READ_TABLE(job, &outcome, stillpoint_map_find(map, index_), (void)0, rte_rcu_qsbr_quiescent(qsbr, id),
+               rte_rcu_qsbr_thread_offline(qsbr, id), rte_rcu_qsbr_thread_online(qsbr, id));
     rte_rcu_qsbr_thread_offline(qsbr, id);
     return outcome;
 }

@@ -66,20 +66,14 @@ static bool is_right(const struct element *element, uint64_t index)
     return element->key == index && atomic_load_explicit(&element->value, memory_order_relaxed) == index;
 }
 
+/* The loop over an array by protected loads: the protection holds the element that it has loaded. */
 static struct read_outcome read_protected(struct still_reader *reader, const struct read_job *job)
 {
-    const struct read_job copy = *job;
-    struct read_outcome outcome = {0, 0};
-    uint64_t state = copy.seed;
+    struct still_protected held;
+    struct read_outcome outcome;
 
-    while (!atomic_load_explicit(copy.stop, memory_order_relaxed)) {
-        uint64_t index = next_random(&state) & copy.mask;
-        struct still_protected held = still_protect(reader, (struct element *const *)&copy.slots[index]);
-
-        outcome.mismatches += !is_right(held.object, index);
-        still_release(held);
-        outcome.lookups++;
-    }
+    READ_LOOP(job, &outcome, is_right(held.object, index_), held.object,
+              held = still_protect(reader, (struct element *const *)&job_.slots[index_]), still_release(held), (void)0, (void)0);
     return outcome;
 }
 
@@ -90,46 +84,12 @@ struct read_outcome stillpoint_c_read(union reader joined, enum reading reading,
     if (reading == PROTECTED)
         return read_protected(joined.reader, job);
     if (reading == GUARD) {
-        READ_UNTIL_STOPPED(job, &outcome, still_pin(joined.reader), still_unpin(joined.reader));
+        READ_SLOTS(job, &outcome, still_pin(joined.reader), still_unpin(joined.reader), (void)0, (void)0);
         return outcome;
     }
     worked(still_online(joined.qsbr));
-    READ_UNTIL_STOPPED(job, &outcome, (void)0, still_quiescent(joined.qsbr));
-    worked(still_offline(joined.qsbr));
-    return outcome;
-}
-
-static struct read_outcome sections_protected(struct still_reader *reader, const struct section_job *job)
-{
-    struct read_outcome outcome = {0, 0};
-    uint64_t state = job->read.seed;
-
-    do {
-        uint64_t index = next_random(&state) & job->read.mask;
-        struct still_protected held = still_protect(reader, (struct element *const *)&job->read.slots[index]);
-
-        outcome.mismatches += !job->inside(job->work, held.object, index);
-        still_release(held);
-        outcome.lookups++;
-        if (job->rest != NULL)
-            job->rest(job->work);
-    } while (!atomic_load_explicit(job->read.stop, memory_order_relaxed));
-    return outcome;
-}
-
-struct read_outcome stillpoint_c_read_sections(union reader joined, enum reading reading, const struct section_job *job)
-{
-    struct read_outcome outcome;
-
-    if (reading == PROTECTED)
-        return sections_protected(joined.reader, job);
-    if (reading == GUARD) {
-        READ_SECTIONS(job, &outcome, still_pin(joined.reader), still_unpin(joined.reader), (void)0, (void)0);
-        return outcome;
-    }
-    worked(still_online(joined.qsbr));
-    READ_SECTIONS(job, &outcome, (void)0, still_quiescent(joined.qsbr), worked(still_offline(joined.qsbr)),
-                  worked(still_online(joined.qsbr)));
+    READ_SLOTS(job, &outcome, (void)0, still_quiescent(joined.qsbr), worked(still_offline(joined.qsbr)),
+               worked(still_online(joined.qsbr)));
     worked(still_offline(joined.qsbr));
     return outcome;
 }

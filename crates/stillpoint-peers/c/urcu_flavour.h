@@ -40,18 +40,8 @@ struct read_outcome NAME(read)(const struct read_job *job)
     struct read_outcome outcome;
 
     rcu_thread_online();
-    READ_UNTIL_STOPPED(job, &outcome, rcu_read_lock(), { rcu_read_unlock(); rcu_quiescent_state(); });
-    rcu_thread_offline();
-    return outcome;
-}
-
-struct read_outcome NAME(read_sections)(const struct section_job *job)
-{
-    struct read_outcome outcome;
-
-    rcu_thread_online();
-    READ_SECTIONS(job, &outcome, rcu_read_lock(), { rcu_read_unlock(); rcu_quiescent_state(); },
-                  rcu_thread_offline(), rcu_thread_online());
+    READ_SLOTS(job, &outcome, rcu_read_lock(), { rcu_read_unlock(); rcu_quiescent_state(); },
+               rcu_thread_offline(), rcu_thread_online());
     rcu_thread_offline();
     return outcome;
 }
@@ -148,19 +138,8 @@ struct read_outcome NAME(table_read)(struct cds_lfht *table, const struct read_j
     struct read_outcome outcome;
 
     rcu_thread_online();
-    READ_LOOP(job, &outcome, is_right_or_away(find_element(table, index_), index_), rcu_read_lock(),
-              { rcu_read_unlock(); rcu_quiescent_state(); });
-    rcu_thread_offline();
-    return outcome;
-}
-
-struct read_outcome NAME(table_read_sections)(struct cds_lfht *table, const struct section_job *job)
-{
-    struct read_outcome outcome;
-
-    rcu_thread_online();
-    SECTION_LOOP(job, &outcome, find_element(table, index_), rcu_read_lock(),
-                 { rcu_read_unlock(); rcu_quiescent_state(); }, rcu_thread_offline(), rcu_thread_online());
+    READ_TABLE(job, &outcome, find_element(table, index_), rcu_read_lock(),
+               { rcu_read_unlock(); rcu_quiescent_state(); }, rcu_thread_offline(), rcu_thread_online());
     rcu_thread_offline();
     return outcome;
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::{Contender, Slots, rust};
+use crate::{Contender, Named, Slots, rust};
 
 /// A contender that this build can make.
 #[derive(Debug, Clone, Copy)]
@@ -43,15 +43,15 @@ pub fn catalogue() -> Vec<Entry> {
 ///
 /// let delays: &'static Delays = Box::leak(Box::new(Delays::new(8)));
 /// let slots = Arc::new(Slots::new(64, delays));
-/// for contender in contenders(&slots, 1) {
+/// for (name, contender) in contenders(&slots, 1) {
 ///     let mut writer = contender.writer();
 ///     writer.replace(7);
 ///     writer.drain();
-///     assert_eq!(delays.take().len(), 1, "{} has freed the element", contender.name());
+///     assert_eq!(delays.take().len(), 1, "{name} has freed the element");
 /// }
 /// ```
-pub fn contenders(slots: &Arc<Slots>, max_readers: usize) -> Vec<Box<dyn Contender>> {
-    catalogue().iter().map(|entry| entry.make(slots, max_readers)).collect()
+pub fn contenders(slots: &Arc<Slots>, max_readers: usize) -> Vec<Named> {
+    catalogue().iter().map(|entry| (entry.name, entry.make(slots, max_readers))).collect()
 }
 
 /// A peer that this build was made without.

@@ -1,7 +1,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::{Element, Work};
+use crate::{Element, Slots, Work};
 
 /// What one reader thread has to do.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub struct ReadJob<'a> {
     pub seed: u64,
     /// The reader ends soon after this becomes true.
     pub stop: &'a AtomicBool,
+    /// The work in the read-side section of each lookup, and between two sections; `None` to look up only. With it, slots may be empty.
+    pub work: Option<&'a Work>,
 }
 
 /// What one reader thread did.
@@ -30,18 +32,13 @@ pub struct ReadOutcome {
 ///
 /// One thread at a time writes (it holds the [`Writer`]); any number of threads read.
 pub trait Contender: Send + Sync {
-    /// The stable name in tables and JSON, such as `dpdk/rcu`.
-    fn name(&self) -> &'static str;
-
     /// Registers the calling thread as a reader, calls `ready`, and looks up random keys, one after the other, until
-    /// [`stop`](ReadJob::stop) is set; then unregisters the thread. `ready` may sleep, and delays no other thread.
+    /// [`stop`](ReadJob::stop) is set; then unregisters the thread. If the job has [`work`](ReadJob::work), there is a read-side section
+    /// around all of it for each lookup. `ready` may sleep, and delays no other thread.
     ///
     /// # Panics
     /// If the reader's number is out of range, or in use.
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
-
-    /// As [`read`](Contender::read), with a read-side section around all of `work` for each lookup. Slots may be empty.
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome;
 
     /// Whether [`synchronize`](Contender::synchronize) waits. It does in schemes where a grace period can end before the destructors
     /// of its objects run.
@@ -75,6 +72,9 @@ pub trait Contender: Send + Sync {
     }
 }
 
+/// A contender with its stable name in tables and JSON, such as `dpdk/rcu`.
+pub type Named = (&'static str, Box<dyn Contender>);
+
 /// The writing side of a [`Contender`].
 pub trait Writer {
     /// Replaces the element at `index` by a new one of the same key, stamps the old one with the time of the
@@ -94,5 +94,60 @@ pub trait Writer {
     /// CPU time of the contender's own hidden worker since it began; zero if it has none.
     fn worker_cpu_time(&self) -> Duration {
         Duration::ZERO
+    }
+}
+
+/// How a scheme takes over the elements that its writer unlinks from an array.
+pub(crate) trait Retire {
+    /// Whether the writer frees what is ready at each replacement.
+    fn polls_at_replacement(&self) -> bool {
+        false
+    }
+
+    /// The array.
+    fn slots(&self) -> &Slots;
+
+    /// Takes over an element that was unlinked just now. It is handed over once.
+    fn retire(&mut self, old: *mut Element);
+
+    /// As [`Writer::poll`].
+    fn poll(&mut self) {}
+
+    /// As [`Writer::drain`].
+    fn drain(&mut self) {
+        self.poll();
+    }
+}
+
+/// The writer of such a scheme.
+pub(crate) struct Retiring<R: Retire>(pub(crate) R);
+
+impl<R: Retire> Writer for Retiring<R> {
+    fn replace(&mut self, index: usize) {
+        let old = self.0.slots().replace(index);
+        self.0.retire(old);
+        if self.0.polls_at_replacement() {
+            self.0.poll();
+        }
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        if let Some(old) = self.0.slots().publish(index, new) {
+            self.0.retire(old);
+        }
+    }
+
+    fn poll(&mut self) {
+        self.0.poll();
+    }
+
+    fn drain(&mut self) {
+        self.0.drain();
+    }
+}
+
+impl<R: Retire> Drop for Retiring<R> {
+    fn drop(&mut self) {
+        self.0.drain();
     }
 }

@@ -18,6 +18,8 @@
 
 #[cfg(not(all(peer_c, peer_dpdk)))]
 mod absent;
+#[cfg(any(peer_c, peer_urcu, peer_dpdk, peer_ck))]
+mod c_functions;
 mod catalogue;
 mod contender;
 mod delays;
@@ -34,7 +36,7 @@ pub mod table;
 pub mod timer;
 
 pub use catalogue::{Entry, MissingPeer, catalogue, contenders, missing, versions};
-pub use contender::{Contender, ReadJob, ReadOutcome, Writer};
+pub use contender::{Contender, Named, ReadJob, ReadOutcome, Writer};
 pub use delays::Delays;
 pub use element::{Element, Recipe, Slots, free_element};
 pub use lookup::{Lookups, read_until_stopped};

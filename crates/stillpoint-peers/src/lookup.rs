@@ -12,7 +12,7 @@ use crate::{ReadJob, ReadOutcome};
 /// use stillpoint_peers::{ReadJob, read_until_stopped};
 ///
 /// let stop = AtomicBool::new(false);
-/// let job = ReadJob { index: 0, seed: 1, stop: &stop };
+/// let job = ReadJob { index: 0, seed: 1, stop: &stop, work: None };
 /// let outcome = read_until_stopped(&job, 64, |index| {
 ///     stop.store(true, Ordering::Relaxed);
 ///     index < 64
@@ -39,7 +39,7 @@ pub fn read_until_stopped(
 /// use stillpoint_peers::{Lookups, ReadJob};
 ///
 /// let stop = AtomicBool::new(false);
-/// let job = ReadJob { index: 0, seed: 1, stop: &stop };
+/// let job = ReadJob { index: 0, seed: 1, stop: &stop, work: None };
 /// let mut lookups = Lookups::new(&job, 64);
 /// for _ in 0..32 {
 ///     let Some(index) = lookups.next_index() else { break };
@@ -98,4 +98,42 @@ fn next_random(mut state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;
     state ^ (state << 17)
+}
+
+/// The loop of a contender's readers, by [`read_until_stopped`] or, if the sections of the job have work, by [`read_sections`].
+///
+/// The body is one lookup: it loads the element at `index` under the protection of its scheme, and returns the result of `found` for it, a
+/// function of an `Option<&Element>`. `missing` says whether it is right that there is no element; in sections it always is. Schemes whose
+/// readers act between two sections take `rest`, an `Option<&Work>`, and do that work themselves.
+///
+/// [`read_sections`]: crate::read_sections
+#[macro_export]
+macro_rules! read_loop {
+    ($job:expr, $len:expr, missing: $missing:literal, |$index:ident, $found:ident| $lookup:expr) => {
+        $crate::read_loop!(@ $job, $len, $missing, work => work, |$index, $found, _rest| $lookup)
+    };
+    ($job:expr, $len:expr, missing: $missing:literal, |$index:ident, $found:ident, $rest:ident| $lookup:expr) => {
+        $crate::read_loop!(
+            @ $job, $len, $missing, work => &$crate::Work { outside: 0, ..*work }, |$index, $found, $rest| $lookup
+        )
+    };
+    (
+        @ $job:expr, $len:expr, $missing:literal, $work:ident => $of_loop:expr,
+        |$index:ident, $found:ident, $rest:ident| $lookup:expr
+    ) => {
+        match $job.work {
+            None => $crate::read_until_stopped($job, $len, |$index| {
+                let $found = |element: Option<&$crate::Element>| {
+                    element.map_or($missing, |element| element.holds($index as u64))
+                };
+                let $rest = None::<&$crate::Work>;
+                $lookup
+            }),
+            Some($work) => $crate::read_sections($job, $of_loop, $len, |$index| {
+                let $found = |element: Option<&$crate::Element>| $work.inside(element, $index);
+                let $rest = Some($work).filter(|work| work.has_rest());
+                $lookup
+            }),
+        }
+    };
 }

@@ -73,8 +73,9 @@ fn take_steps(steps: u64) {
 /// The loop of readers with long sections. The peers written in C run the same loop with the same keys.
 ///
 /// `section` enters a section, loads the element at an index below `len`, passes it to [`Work::inside`], leaves the section, and
-/// returns the result. `len` is a power of two. There is at least one section, even if the reader starts late. Schemes whose readers
-/// have to act between two sections, such as going offline, have their own loop.
+/// returns the result. `len` is a power of two. There is at least one section, even if the reader starts late. It stays apart from the loop
+/// without sections, whose registers it would share otherwise.
+#[inline(never)]
 pub fn read_sections(
     job: &ReadJob<'_>,
     work: &Work,

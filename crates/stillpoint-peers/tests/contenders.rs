@@ -22,19 +22,15 @@ fn slots(len: usize) -> (Arc<Slots>, &'static Delays) {
 
 /// Runs `work` beside readers, and beside the background thread if the contender needs one.
 fn with_readers(contender: &dyn Contender, work: impl FnOnce()) -> ReadOutcome {
-    around(contender, work, |job, ready| contender.read(job, ready))
+    around(contender, None, work)
 }
 
 /// The same with readers whose sections contain `section`.
 fn with_sections(contender: &dyn Contender, section: &Work, work: impl FnOnce()) -> ReadOutcome {
-    around(contender, work, |job, ready| contender.read_sections(job, section, ready))
+    around(contender, Some(section), work)
 }
 
-fn around(
-    contender: &dyn Contender,
-    work: impl FnOnce(),
-    read: impl Fn(&ReadJob<'_>, &dyn Fn()) -> ReadOutcome + Sync,
-) -> ReadOutcome {
+fn around(contender: &dyn Contender, section: Option<&Work>, work: impl FnOnce()) -> ReadOutcome {
     let (stop_readers, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
     let registered = Barrier::new(READERS + 1);
     thread::scope(|scope| {
@@ -42,10 +38,11 @@ fn around(
             contender.needs_background().then(|| scope.spawn(|| contender.background(&stop_background)));
         let readers: Vec<_> = (0..READERS)
             .map(|index| {
-                let (stop, registered, read) = (&stop_readers, &registered, &read);
+                let (stop, registered) = (&stop_readers, &registered);
                 scope.spawn(move || {
-                    let job = ReadJob { index, seed: 0x9e37_79b9_7f4a_7c15 ^ index as u64, stop };
-                    read(&job, &|| {
+                    let job =
+                        ReadJob { index, seed: 0x9e37_79b9_7f4a_7c15 ^ index as u64, stop, work: section };
+                    contender.read(&job, &|| {
                         registered.wait();
                     })
                 })
@@ -74,8 +71,7 @@ fn every_replaced_element_is_freed_once_and_never_under_a_reader() {
     let contenders = contenders(&slots, READERS);
     // Two rounds, interleaved: threads register again, with contenders that have been used before.
     for round in 0..2 {
-        for contender in &contenders {
-            let name = contender.name();
+        for (name, contender) in &contenders {
             let mut replaced = 0;
             let mut writer = contender.writer();
             let outcome = with_readers(contender.as_ref(), || {
@@ -137,7 +133,7 @@ fn sections_of_any_kind_keep_what_they_read_and_no_more() {
                 }
             });
             writer.drain();
-            let name = contender.name();
+            let name = entry.name;
             assert!(outcome.lookups > 0, "{name}, {work:?}: no reader looked anything up");
             assert_eq!(outcome.mismatches, 0, "{name}, {work:?}: freed while a reader used it");
             assert_eq!((delays.freed(), delays.freed_bytes()), (unlinked, bytes), "{name}, {work:?}");
@@ -148,24 +144,24 @@ fn sections_of_any_kind_keep_what_they_read_and_no_more() {
 #[test]
 fn only_liburcu_waits_for_a_grace_period_apart_from_its_callbacks() {
     let (slots, _) = slots(64);
-    for contender in contenders(&slots, 1) {
-        let expected = ["liburcu", "drop-in"].iter().any(|of| contender.name().starts_with(of));
-        assert_eq!(contender.has_synchronize(), expected, "{}", contender.name());
+    for (name, contender) in contenders(&slots, 1) {
+        let expected = ["liburcu", "drop-in"].iter().any(|of| name.starts_with(of));
+        assert_eq!(contender.has_synchronize(), expected, "{name}");
         let writer = contender.writer();
-        assert!(expected || writer.worker_cpu_time().is_zero(), "{}", contender.name());
+        assert!(expected || writer.worker_cpu_time().is_zero(), "{name}");
     }
 }
 
 #[test]
 fn dropping_a_writer_frees_what_it_has_replaced() {
     let (slots, delays) = slots(64);
-    for contender in contenders(&slots, 1) {
+    for (name, contender) in contenders(&slots, 1) {
         let mut writer = contender.writer();
         for index in 0..1000 {
             writer.replace(index % 64);
         }
         drop(writer);
-        assert_eq!(delays.take().len(), 1000, "{}", contender.name());
+        assert_eq!(delays.take().len(), 1000, "{name}");
     }
 }
 
@@ -173,7 +169,7 @@ fn dropping_a_writer_frees_what_it_has_replaced() {
 fn writers_of_all_contenders_may_share_a_thread() {
     let (slots, delays) = slots(64);
     let contenders = contenders(&slots, 1);
-    let mut writers: Vec<_> = contenders.iter().map(|contender| contender.writer()).collect();
+    let mut writers: Vec<_> = contenders.iter().map(|(_, contender)| contender.writer()).collect();
     for index in 0..64 {
         for writer in &mut writers {
             writer.replace(index);

@@ -7,13 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint_peers::table::{HAS_DPDK, initialise_dpdk, make_reclaiming, reclaiming};
-use stillpoint_peers::{Contender, Delays, Element, ReadJob, ReadOutcome, Recipe, Work};
+use stillpoint_peers::{Contender, Delays, Element, Named, ReadJob, ReadOutcome, Recipe, Work};
 
 const ELEMENTS: usize = 64;
 const WORDS: usize = 3;
 
 /// All such contenders of this build.
-fn contenders(recipe: Recipe) -> Vec<Box<dyn Contender>> {
+fn contenders(recipe: Recipe) -> Vec<Named> {
     let dpdk = thread::spawn(|| initialise_dpdk(192, false, first_cpu())).join().unwrap();
     assert_eq!(dpdk.is_ok(), HAS_DPDK, "{dpdk:?}");
     let contenders = make_reclaiming(|_| true, ELEMENTS, recipe, 2).unwrap();
@@ -39,8 +39,8 @@ fn every_deleted_element_is_freed_once_and_never_under_a_reader() {
     let contenders = contenders(Recipe { words: WORDS, delays });
     // The rounds are interleaved, so that tables are used again; some contenders share a table.
     for round in 0..2 {
-        for contender in &contenders {
-            check(&**contender, delays, round);
+        for (name, contender) in &contenders {
+            check(name, &**contender, delays, round);
         }
     }
     drop(contenders);
@@ -48,19 +48,16 @@ fn every_deleted_element_is_freed_once_and_never_under_a_reader() {
 }
 
 /// Deletes beside readers: first beside plain lookups, then beside readers whose sections contain some work.
-fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
+fn check(name: &str, contender: &dyn Contender, delays: &Delays, round: usize) {
     const REPLACED: usize = 1_000;
     let work = Work { inside: 50, sleep: Duration::ZERO, outside: 50 };
-    let (name, mut bytes) = (contender.name(), delays.freed_bytes());
+    let mut bytes = delays.freed_bytes();
     for in_sections in [false, true] {
         let (stop, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
         let (mut there, mut deleted) = ([true; ELEMENTS], 0);
         let read = |index| {
-            let job = ReadJob { index, seed: 7 + index as u64, stop: &stop };
-            match in_sections {
-                true => contender.read_sections(&job, &work, &|| ()),
-                false => contender.read(&job, &|| ()),
-            }
+            let work = in_sections.then_some(&work);
+            contender.read(&ReadJob { index, seed: 7 + index as u64, stop: &stop, work }, &|| ())
         };
         thread::scope(|scope| {
             let readers = [0, 1].map(|index| scope.spawn(move || read(index)));
@@ -104,17 +101,17 @@ fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
 #[test]
 fn readers_notice_a_poisoned_element() {
     let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
-    for contender in contenders(Recipe::plain(delays)) {
+    for (name, contender) in contenders(Recipe::plain(delays)) {
         let mut writer = contender.writer();
         let sound = read_for_a_while(&*contender);
-        assert!(sound.mismatches == 0, "{}: {sound:?}", contender.name());
+        assert!(sound.mismatches == 0, "{name}: {sound:?}");
         let mut poisoned = Box::new(Element::new(7, delays));
         // SAFETY: the element owns nothing, so it may be dropped again.
         unsafe { ptr::drop_in_place(&raw mut *poisoned) };
         writer.publish(7, Some(poisoned));
         let outcome = read_for_a_while(&*contender);
         let share = outcome.lookups as f64 / outcome.mismatches as f64;
-        assert!((48.0..80.0).contains(&share), "{}: {outcome:?}, expected one in 64", contender.name());
+        assert!((48.0..80.0).contains(&share), "{name}: {outcome:?}, expected one in 64");
         writer.replace(7); // other contenders share the table, and must find a live element
     }
 }
@@ -124,7 +121,8 @@ fn read_for_a_while(contender: &dyn Contender) -> ReadOutcome {
     let read_for = |milliseconds| {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let reader = scope.spawn(|| contender.read(&ReadJob { index: 0, seed: 9, stop: &stop }, &|| ()));
+            let reader = scope
+                .spawn(|| contender.read(&ReadJob { index: 0, seed: 9, stop: &stop, work: None }, &|| ()));
             thread::sleep(Duration::from_millis(milliseconds));
             stop.store(true, Ordering::Relaxed);
             reader.join().unwrap()

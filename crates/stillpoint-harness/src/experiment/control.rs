@@ -15,8 +15,8 @@ pub fn with_control(mut names: Vec<String>) -> Vec<String> {
 }
 
 /// The contenders of a setting with the names of their rows, followed by the first one again.
-pub fn named_with_control<C>(contenders: &[C], name: impl Fn(&C) -> &str) -> Vec<(String, &C)> {
-    let names = contenders.iter().map(|contender| name(contender).to_owned()).collect();
+pub fn named_with_control<C, N: Into<String>>(contenders: &[C], name: impl Fn(&C) -> N) -> Vec<(String, &C)> {
+    let names = contenders.iter().map(|contender| name(contender).into()).collect();
     with_control(names).into_iter().zip(contenders.iter().chain(contenders.first())).collect()
 }
 
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(names, ["a", "b", "a (again)"]);
         assert_eq!(names.iter().map(|name| contender(name)).collect::<Vec<_>>(), ["a", "b", "a"]);
         assert!(with_control(Vec::new()).is_empty());
-        let named = named_with_control(&["a", "b"], |name| name);
+        let named = named_with_control(&["a", "b"], |name| *name);
         assert_eq!(named.last(), Some(&("a (again)".to_owned(), &"a")));
         assert_eq!(named.len(), 3);
     }

@@ -1,8 +1,12 @@
 //! Contenders in turns: all are measured for the same number of rounds, in an order that rotates, so that changes of the
 //! machine during the run affect all of them.
 
+use std::time::Duration;
+
+use super::control::named_with_control;
 use crate::interrupt;
-use crate::output::json::Row;
+use crate::output::json::{Row, number};
+use crate::output::progress::Progress;
 
 /// The results of a contender's rounds, or why they do not count.
 pub type Rounds<T> = Result<Vec<T>, String>;
@@ -60,6 +64,59 @@ pub fn rows<S, C>(parts: &[Part<S, C>]) -> usize {
 /// Measures part after part until an interrupt.
 pub fn in_parts<S, C>(parts: &[Part<S, C>], measure: impl FnMut(&Part<S, C>) -> Vec<Row>) -> Vec<Row> {
     parts.iter().take_while(|_| !interrupt::requested()).flat_map(measure).collect()
+}
+
+/// The rounds of an experiment.
+#[derive(Debug)]
+pub struct Turns {
+    /// How many there are.
+    pub rounds: u32,
+    /// The time of each.
+    pub round: Duration,
+    /// The seed of the first one.
+    pub seed: u64,
+}
+
+impl Turns {
+    /// Progress over all rounds of these parts.
+    pub fn progress<S, C>(&self, parts: &[Part<S, C>]) -> Progress {
+        Progress::new(rows(parts) * self.rounds as usize)
+    }
+
+    /// Measures all contenders of all parts in turns, with a [control](super::control) in each part; a row for each contender that
+    /// completed a round, or that does not count. `stage` names a setting for people. `measure` gets the
+    /// seed of the round, and `row` makes a row without the parameters of rounds and without `figures`.
+    pub fn measure<S, C, T>(
+        &self,
+        parts: &[Part<S, C>],
+        progress: &Progress,
+        stage: impl Fn(&S) -> String,
+        measure: impl Fn(&S, &C, u64) -> Result<T, String>,
+        row: impl Fn(&S, &C) -> Row,
+        figures: impl Fn(&mut Row, &[T]),
+    ) -> Vec<Row> {
+        in_parts(parts, |Part { setting, contenders }| {
+            let stage = stage(setting);
+            let begin = |round: usize| {
+                progress.stage(&format!("{stage}, round {} of {}", round + 1, self.rounds));
+                self.seed.wrapping_add(round as u64)
+            };
+            let measure = |(name, contender): &(String, &C), &seed: &u64| {
+                progress.begin(format!("{stage}, {name}"));
+                let outcome = measure(setting, contender, seed);
+                progress.step();
+                outcome
+            };
+            let of_contender = |((name, contender), rounds): (&(String, &C), Rounds<T>)| {
+                let row = Row { contender: name.clone(), ..row(setting, contender) };
+                row.with("rounds", rounds.as_ref().map_or(self.rounds as usize, Vec::len))
+                    .with("round_s", number(self.round.as_secs_f64()))
+                    .measured(rounds, |row, rounds| figures(row, &rounds))
+            };
+            let contenders = named_with_control(contenders, |contender| row(setting, contender).contender);
+            in_turns(&contenders, self.rounds, begin, measure).into_iter().map(of_contender).collect()
+        })
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::each_once;
 use super::json::Row;
 use crate::error::Stop;
 
@@ -11,13 +12,8 @@ use crate::error::Stop;
 /// # Errors
 /// When the rows cannot be written as CSV, which is a defect.
 pub fn text(rows: &[Row]) -> Result<String, Stop> {
-    let mut names: Vec<&str> = Vec::new();
     let metrics = rows.iter().flat_map(|row| row.metrics.keys());
-    for name in rows.iter().flat_map(|row| row.params.keys()).chain(metrics) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
+    let names = each_once(rows.iter().flat_map(|row| row.params.keys()).chain(metrics).map(String::as_str));
     let mut writer = csv::Writer::from_writer(Vec::new());
     let header = ["experiment", "scenario", "contender"].into_iter().chain(names.iter().copied());
     let mut written = writer.write_record(header.chain(["void"]));

@@ -48,6 +48,17 @@ pub fn say_text(text: impl AsRef<str>) {
     say(line);
 }
 
+/// The items, each once, in the order in which they come first.
+pub fn each_once<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for item in items {
+        if !once.contains(&item) {
+            once.push(item);
+        }
+    }
+    once
+}
+
 /// What the run leaves out, and why; a line each.
 static LEFT_OUT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

@@ -25,16 +25,7 @@ pub enum Accel {
     Tcg,
 }
 
-impl Accel {
-    /// The name in tables and in `params.accel`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Kvm => "kvm",
-            Self::Tcg => "tcg",
-        }
-    }
-}
+crate::named!(pub Accel);
 
 /// A file for what the guests print on their consoles.
 pub fn transcript(path: Option<&Path>) -> Result<Option<File>, Stop> {

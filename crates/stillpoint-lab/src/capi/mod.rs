@@ -13,7 +13,9 @@ use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
 
 use self::workers::Workers;
-use crate::experiment::{self, BenchArgs, Experiment, Measured, Structure, asked_for, in_scenario};
+use crate::experiment::{
+    self, BenchArgs, Experiment, Measured, NOTHING, Structure, asked_for, in_scenario, present,
+};
 use crate::micro::{self, Operation};
 use crate::reclaim::names::{Entry, ONE_CORE, OWN_CORE, Policy, Quick, entry};
 use crate::reclaim::plan::{BUDGET, contenders};
@@ -86,12 +88,16 @@ const OF_WORKERS: &[&str] = &["liburcu/memb", "drop-in/urcu-memb"];
 /// The number of readers that share a CPU.
 const READERS: usize = 8;
 
-/// What to measure; each part is the plan of another experiment.
+/// A part of a plan, which is measured when it is called.
+type Part = Box<dyn Fn() -> Result<Measured, Stop>>;
+
+fn part<P: experiment::Plan + 'static>(plan: P) -> Part {
+    Box::new(move || plan.run())
+}
+
+/// What to measure; nearly each part is the plan of another experiment.
 pub(crate) struct Plan {
-    calls: Option<micro::Plan>,
-    delays: Option<reclaim::Plan>,
-    timers: Option<timer::Plan>,
-    workers: Option<Workers>,
+    parts: Vec<Part>,
     /// The scenarios that this build cannot measure, and why; a line each.
     left_out: Vec<String>,
 }
@@ -104,35 +110,28 @@ impl experiment::Plan for Plan {
 
     fn contenders() -> Vec<&'static str> {
         let delayed = POLLED.iter().chain(CALLING).map(|entry| entry.name);
-        let mut names: Vec<&str> = Vec::new();
-        for name in CALLERS.iter().copied().chain(delayed).chain(OF_TIMERS.iter().copied()) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+        output::each_once(CALLERS.iter().copied().chain(delayed).chain(OF_TIMERS.iter().copied()))
     }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let (scenarios, left_out) = possible(&args.contenders, scenarios, peers::hint)?;
         let asked = |name| scenarios.contains(&name);
-        let plan = Self {
-            calls: if asked(CALLS) { calls(args, cpus)? } else { None },
-            delays: delays(args, cpus, &scenarios)?,
-            timers: if asked(TIMERS) { timer::Plan::of(args, cpus, OF_TIMERS) } else { None },
-            workers: if asked(WORKERS) { Workers::new(args) } else { None },
-            left_out,
-        };
-        match plan {
-            Self { calls: None, delays: None, timers: None, workers: None, left_out } => {
-                Err(Stop::usage(if left_out.is_empty() {
-                    "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both"
-                        .to_owned()
-                } else {
-                    left_out.join("; ")
-                }))
-            }
-            plan => Ok(plan),
+        let mut parts = Vec::new();
+        if asked(CALLS) {
+            parts.extend(calls(args, cpus)?.map(part));
+        }
+        parts.extend(delays(args, cpus, &scenarios)?.map(part));
+        if asked(TIMERS) {
+            parts.extend(timer::Plan::of(args, cpus, OF_TIMERS).map(part));
+        }
+        if asked(WORKERS) {
+            let measured = |workers: Workers| -> Part { Box::new(move || Ok((workers.rows(), Vec::new()))) };
+            parts.extend(Workers::new(args).map(measured));
+        }
+        match (parts.is_empty(), left_out.is_empty()) {
+            (true, true) => Err(Stop::usage(NOTHING)),
+            (true, false) => Err(Stop::usage(left_out.join("; "))),
+            (false, _) => Ok(Self { parts, left_out }),
         }
     }
 
@@ -142,18 +141,11 @@ impl experiment::Plan for Plan {
         missing.filter(|hint| !is_told(hint)).for_each(output::leave_out);
         self.left_out.iter().for_each(output::leave_out);
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
-        if let Some(calls) = &self.calls {
-            rows = calls.rows()?;
-        }
-        if let Some(delays) = &self.delays {
-            let (delayed, about) = reclaim::run(delays)?;
-            rows.extend(delayed);
+        for part in &self.parts {
+            let (measured, about) = part()?;
+            rows.extend(measured);
             notes.extend(about);
         }
-        if let Some(timers) = &self.timers {
-            rows.extend(timers.run()?.0);
-        }
-        rows.extend(self.workers.iter().flat_map(Workers::rows));
         for row in &mut rows {
             row.experiment = "capi".into();
         }
@@ -183,29 +175,19 @@ fn possible(
     scenarios: &[String],
     missing: impl Fn(&str) -> Option<String>,
 ) -> Result<(Vec<&'static str>, Vec<String>), Stop> {
-    let is_named = |names: &[String], name: &str| names.iter().any(|named| named == name);
-    let (mut here, mut left_out) = (Vec::new(), Vec::new());
+    let (mut possible, mut left_out) = (Vec::new(), Vec::new());
     for &scenario in SCENARIOS.iter().filter(|scenario| in_scenario(scenario, scenarios)) {
-        let names: Vec<&str> =
-            of_scenario(scenario).into_iter().filter(|name| asked_for(name, asked)).collect();
-        let absent: Vec<(&str, String)> =
-            names.iter().filter_map(|&name| Some((name, missing(name)?))).collect();
-        if let Some((_, hint)) = absent.iter().find(|(name, _)| is_named(asked, name)) {
-            return Err(Stop::usage(hint));
+        let (here, hints) = present(of_scenario(scenario), asked, &missing)?;
+        if here.is_empty() && !hints.is_empty() {
+            left_out.push(format!("no {scenario}: {}", hints.join("; ")));
+        } else {
+            possible.push(scenario);
         }
-        if names.is_empty() || absent.len() < names.len() {
-            here.push(scenario);
-            continue;
-        }
-        let mut hints: Vec<String> = absent.into_iter().map(|(_, hint)| hint).collect();
-        hints.dedup();
-        let line = format!("no {scenario}: {}", hints.join("; "));
-        if is_named(scenarios, scenario) {
-            return Err(Stop::usage(line));
-        }
-        left_out.push(line);
     }
-    Ok((here, left_out))
+    match left_out.first().filter(|_| !scenarios.is_empty()) {
+        Some(line) => Err(Stop::usage(line)),
+        None => Ok((possible, left_out)),
+    }
 }
 
 /// The single operations of those that were asked for.
@@ -220,7 +202,7 @@ fn calls(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> 
             && asked_for(operation.contender, &args.contenders)
     };
     let operations: Vec<Operation> = all.filter(is_asked).collect();
-    Ok((!operations.is_empty()).then(|| micro::Plan::of("capi", operations, args, cpu)))
+    Ok((!operations.is_empty()).then(|| micro::Plan::of(operations, args, cpu)))
 }
 
 /// One reader on its own CPU, and [`READERS`] on one CPU.

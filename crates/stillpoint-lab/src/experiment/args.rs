@@ -1,6 +1,8 @@
 //! What can be asked of `stillpoint bench`.
 
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -45,12 +47,7 @@ pub(crate) enum Experiment {
     All,
 }
 
-impl Experiment {
-    /// The name on the command line.
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-}
+stillpoint_harness::named!(pub(crate) Experiment);
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -155,16 +152,7 @@ pub(crate) enum Inside {
     Blocked,
 }
 
-impl Inside {
-    /// The name in rows.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Always => "always",
-            Self::Half => "half",
-            Self::Blocked => "blocked",
-        }
-    }
-}
+stillpoint_harness::named!(pub(crate) Inside);
 
 /// The structure in which readers look up elements, and the writer replaces them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -175,14 +163,9 @@ pub(crate) enum Structure {
     Array,
 }
 
-impl Structure {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Array => "array",
-            Self::Table => "table",
-        }
-    }
+stillpoint_harness::named!(pub(crate) Structure);
 
+impl Structure {
     /// The other structure.
     pub(crate) fn other(self) -> Self {
         match self {
@@ -201,39 +184,32 @@ impl Structure {
     }
 }
 
+/// A value that fits; `what` says what does.
+fn value<T: FromStr>(text: &str, fits: impl Fn(&T) -> bool, what: impl Display) -> Result<T, String> {
+    text.trim().parse().ok().filter(fits).ok_or_else(|| format!("not {what}"))
+}
+
 fn parse_threads(text: &str) -> Result<usize, String> {
-    match text.trim().parse::<usize>() {
-        Ok(threads @ 1..=MAX_READERS) => Ok(threads),
-        _ => Err(format!("not a number from 1 to {MAX_READERS}")),
-    }
+    let fits = |threads: &usize| (1..=MAX_READERS).contains(threads);
+    value(text, fits, format_args!("a number from 1 to {MAX_READERS}"))
 }
 
 fn parse_connections(text: &str) -> Result<usize, String> {
-    match text.trim().parse::<usize>() {
-        Ok(connections @ 1_000..=100_000_000) => Ok(connections),
-        _ => Err("not a number of connections from 1000 to 100000000".to_owned()),
-    }
+    let fits = |connections: &usize| (1_000..=100_000_000).contains(connections);
+    value(text, fits, "a number of connections from 1000 to 100000000")
 }
 
 fn parse_section(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(section) if (0.1..=1_000_000.0).contains(&section) => Ok(section),
-        _ => Err("not a number of microseconds from 0.1 to 1000000".to_owned()),
-    }
+    let fits = |section: &f64| (0.1..=1_000_000.0).contains(section);
+    value(text, fits, "a number of microseconds from 0.1 to 1000000")
 }
 
 fn parse_bytes(text: &str) -> Result<usize, String> {
-    match text.trim().parse::<usize>() {
-        Ok(bytes) if bytes.is_multiple_of(8) && (LEAST_BYTES..=1 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err(format!("not a multiple of 8 from {LEAST_BYTES} to {}", 1 << 20)),
-    }
+    let fits = |bytes: &usize| bytes.is_multiple_of(8) && (LEAST_BYTES..=1 << 20).contains(bytes);
+    value(text, fits, format_args!("a multiple of 8 from {LEAST_BYTES} to {}", 1 << 20))
 }
 
 fn parse_elements(text: &str) -> Result<usize, String> {
-    let elements = text.trim().parse::<usize>().map_err(|_| "not a number".to_owned())?;
-    if elements.is_power_of_two() && (LEAST_ELEMENTS..=1 << 40).contains(&elements) {
-        Ok(elements)
-    } else {
-        Err(format!("not a power of two from {LEAST_ELEMENTS} to 2^40"))
-    }
+    let fits = |elements: &usize| elements.is_power_of_two() && (LEAST_ELEMENTS..=1 << 40).contains(elements);
+    value(text, fits, format_args!("a power of two from {LEAST_ELEMENTS} to 2^40"))
 }

@@ -5,7 +5,7 @@ pub(crate) mod readers;
 
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
-use stillpoint_harness::machine::{cpus, proc};
+use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::format::bytes;
@@ -15,6 +15,10 @@ use crate::peers::{self, group};
 
 use args::LEAST_ELEMENTS;
 pub(crate) use args::{BenchArgs, ELEMENTS, Experiment, Inside, MAX_READERS, Structure};
+
+/// The error of a request that leaves nothing to measure.
+pub(crate) const NOTHING: &str =
+    "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both";
 
 /// The rows of an experiment, and lines that say how they came about.
 pub(crate) type Measured = (Vec<Row>, Vec<String>);
@@ -29,8 +33,13 @@ pub(crate) trait Plan: Sized {
     /// The figures of its rows.
     const FIGURES: &'static [&'static Figure];
 
-    /// The names of all contenders, in the order of the tables.
-    fn contenders() -> Vec<&'static str>;
+    /// The names of the contenders, in the order of the tables.
+    const CONTENDERS: &'static [&'static str] = &[];
+
+    /// The names of all contenders, if they depend on the build.
+    fn contenders() -> Vec<&'static str> {
+        Self::CONTENDERS.to_vec()
+    }
 
     /// The plan for what was asked for. `scenarios` holds those of this experiment; all of them if it is empty.
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop>;
@@ -63,30 +72,41 @@ pub(crate) fn plan<P: Plan>(args: &BenchArgs, cpus: &[usize]) -> Result<Option<P
     }
 }
 
-/// The contenders of an experiment that were asked for and are available. `missing` says how to get one that is not.
-pub(crate) fn contenders<P: Plan>(
+/// Those of `names` that were asked for and are here; and how to get the others, each way once. `missing` says so of a name that is not here.
+///
+/// # Errors
+/// When one that is not here was asked for by its name.
+pub(crate) fn present(
+    names: impl IntoIterator<Item = &'static str>,
     asked: &[String],
     missing: impl Fn(&str) -> Option<String>,
-) -> Result<Vec<String>, Stop> {
+) -> Result<(Vec<&'static str>, Vec<String>), Stop> {
     let (mut here, mut hints) = (Vec::new(), Vec::new());
-    for name in P::contenders().into_iter().filter(|name| asked_for(name, asked)) {
+    for name in names.into_iter().filter(|name| asked_for(name, asked)) {
         match missing(name) {
-            None => here.push(name.to_owned()),
+            None => here.push(name),
             Some(hint) if asked.iter().any(|asked| asked == name) => return Err(Stop::usage(hint)),
             Some(hint) => hints.push(hint),
         }
     }
     hints.dedup();
+    Ok((here, hints))
+}
+
+/// The contenders of an experiment that were asked for and are here; the run leaves out the others.
+///
+/// # Errors
+/// As for [`present`], and when none is here.
+pub(crate) fn contenders<P: Plan>(
+    asked: &[String],
+    missing: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<String>, Stop> {
+    let (here, hints) = present(P::contenders(), asked, missing)?;
     if here.is_empty() {
         return Err(Stop::usage(hints.join("; ")));
     }
     hints.into_iter().for_each(output::leave_out);
-    Ok(here)
-}
-
-/// Refuses a number of elements that takes more memory than there is.
-pub(crate) fn check_memory(elements: usize, needed: u64) -> Result<(), Stop> {
-    elements_within(proc::available_memory(), Some(elements), |_| needed).map(|_| ())
+    Ok(here.into_iter().map(str::to_owned).collect())
 }
 
 /// The number of elements that was asked for, or else the usual one, halved until it takes at most three quarters of the memory that is
@@ -94,14 +114,7 @@ pub(crate) fn check_memory(elements: usize, needed: u64) -> Result<(), Stop> {
 ///
 /// # Errors
 /// When what was asked for, or the least number, takes more memory than there is.
-pub(crate) fn elements_that_fit(
-    asked: Option<usize>,
-    needed: impl Fn(usize) -> u64,
-) -> Result<(usize, Option<String>), Stop> {
-    elements_within(proc::available_memory(), asked, needed)
-}
-
-fn elements_within(
+pub(crate) fn elements_within(
     available: Option<u64>,
     asked: Option<usize>,
     needed: impl Fn(usize) -> u64,
@@ -177,15 +190,7 @@ pub(crate) fn give_memory_back() {
 
 /// The names that `--contenders` takes for these contenders: their own and their groups', each once.
 pub(crate) fn names_and_groups(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static str> {
-    let mut values: Vec<&str> = Vec::new();
-    for name in names {
-        for value in [group(name), name] {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-    }
-    values
+    output::each_once(names.into_iter().flat_map(|name| [group(name), name]))
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@ use std::thread;
 use stillpoint_harness::gate::Gate;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::random::Random;
-use stillpoint_peers::{ReadJob, ReadOutcome};
+use stillpoint_peers::{ReadJob, ReadOutcome, Work};
 
-/// Runs `work` beside readers, one on each of `cpus`, and ends the readers when `work` returns. `work` gets a function that
+/// Runs `work` beside readers, one on each of `cpus`, whose sections have `work_of_readers`, and ends the readers when `work` returns. `work` gets a function that
 /// lets the readers begin, and returns whether all of them were started. The error says what went wrong with a reader.
 pub(crate) fn beside_readers<R>(
     cpus: &[usize],
     seed: u64,
+    work_of_readers: Option<&Work>,
     read: impl Fn(&ReadJob<'_>, &dyn Fn()) -> Result<ReadOutcome, String> + Sync,
     work: impl FnOnce(&dyn Fn() -> bool) -> R,
 ) -> (R, Result<Vec<ReadOutcome>, String>) {
@@ -21,7 +22,7 @@ pub(crate) fn beside_readers<R>(
     thread::scope(|scope| {
         let (mut readers, mut refused) = (Vec::with_capacity(cpus.len()), None);
         for (index, &cpu) in cpus.iter().enumerate() {
-            let job = ReadJob { index, seed: reader_seed(seed, index), stop: &stop };
+            let job = ReadJob { index, seed: reader_seed(seed, index), stop: &stop, work: work_of_readers };
             let (gate, body) = (&gate, &read);
             let thread = thread::Builder::new().name(format!("reader {index}"));
             match thread.spawn_scoped(scope, move || self::read(&job, cpu, gate, body)) {
@@ -63,12 +64,116 @@ fn read(
     outcome
 }
 
-/// The number of lookups that found a wrong element; a round in which it is not 0 is void.
-pub(crate) fn mismatches(outcomes: &[ReadOutcome]) -> u64 {
-    outcomes.iter().map(|outcome| outcome.mismatches).sum()
+/// Checks that no lookup has found a wrong element, and that all that was unlinked is freed. The error says why the round does not count.
+pub(crate) fn check(outcomes: &[ReadOutcome], unlinked: usize, freed: usize) -> Result<(), String> {
+    match outcomes.iter().map(|outcome| outcome.mismatches).sum::<u64>() {
+        0 if freed == unlinked => Ok(()),
+        0 => Err(format!("{unlinked} objects were unlinked and {freed} freed")),
+        found => Err(format!("{found} lookups found an element that was freed under the reader")),
+    }
+}
+
+/// The number of lookups of all readers.
+pub(crate) fn lookups(outcomes: &[ReadOutcome]) -> f64 {
+    outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64
 }
 
 /// The seed of one reader's keys.
 fn reader_seed(seed: u64, index: usize) -> u64 {
     Random::new(seed).nth(index + 1)
+}
+
+/// Contenders with a deliberate defect, to check that the rounds detect it.
+#[cfg(test)]
+pub(crate) mod defective {
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    use stillpoint_peers::{
+        Contender, Delays, Element, ReadJob, ReadOutcome, Slots, Writer, free_element, read_loop,
+    };
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Defect {
+        None,
+        Leaks,
+        SeesFreedElements,
+        /// The memory of an element is reused for another one while readers can still reach it.
+        ReusesAtOnce,
+        ReaderPanicsAtOnce,
+        ReaderPanicsLater,
+    }
+
+    /// A contender that frees what was unlinked when its readers have left, with one defect.
+    pub(crate) struct Defective {
+        slots: Slots,
+        delays: &'static Delays,
+        defect: Defect,
+    }
+
+    impl Defective {
+        /// With an element in every slot.
+        pub(crate) fn full(slots: usize, delays: &'static Delays, defect: Defect) -> Self {
+            Self { slots: Slots::new(slots, delays), delays, defect }
+        }
+
+        pub(crate) fn empty(slots: usize, delays: &'static Delays, defect: Defect) -> Self {
+            Self { slots: Slots::empty(slots, delays), delays, defect }
+        }
+    }
+
+    impl Contender for Defective {
+        fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+            assert!(self.defect != Defect::ReaderPanicsAtOnce, "as asked");
+            ready();
+            if job.work.is_some() && matches!(self.defect, Defect::None | Defect::ReusesAtOnce) {
+                let slots = self.slots.as_slice();
+                return read_loop!(job, slots.len(), missing: false, |index, found| {
+                    // Acquire pairs with the swap in `Slots::publish`.
+                    let element = slots[index].load(Ordering::Acquire);
+                    // SAFETY: null, or an element that only `drain` frees, when no reader is left.
+                    found(unsafe { element.as_ref() })
+                });
+            }
+            while !job.stop.load(Ordering::Relaxed) {
+                assert!(self.defect != Defect::ReaderPanicsLater, "as asked");
+                thread::yield_now();
+            }
+            ReadOutcome { lookups: 1, mismatches: u64::from(self.defect == Defect::SeesFreedElements) }
+        }
+
+        fn writer(&self) -> Box<dyn Writer + '_> {
+            Box::new(DefectiveWriter { of: self, unlinked: Vec::new() })
+        }
+    }
+
+    struct DefectiveWriter<'a> {
+        of: &'a Defective,
+        unlinked: Vec<*mut Element>,
+    }
+
+    impl Writer for DefectiveWriter<'_> {
+        fn replace(&mut self, index: usize) {
+            self.unlinked.push(self.of.slots.replace(index));
+        }
+
+        fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+            let reused = self.of.defect == Defect::ReusesAtOnce && !self.unlinked.is_empty();
+            let new = new.map(|new| match reused {
+                true => Box::new(Element::new(index as u64 + 1, self.of.delays)),
+                false => new,
+            });
+            self.unlinked.extend(self.of.slots.publish(index, new));
+        }
+
+        fn poll(&mut self) {}
+
+        fn drain(&mut self) {
+            let kept = usize::from(self.of.defect == Defect::Leaks);
+            for element in self.unlinked.drain(kept..) {
+                // SAFETY: unlinked, freed once, and no reader is left.
+                unsafe { free_element(element) };
+            }
+        }
+    }
 }

@@ -122,7 +122,7 @@ mod tests {
     use super::super::wire::line;
     use super::*;
     use crate::preempt::round::Moment;
-    use serde_json::Map;
+    use stillpoint_harness::output::json::Row;
 
     fn about() -> About {
         About {
@@ -134,10 +134,11 @@ mod tests {
     }
 
     fn measured(contender: &str) -> Measured {
-        let metrics = Map::from_iter([("gp_us_mean".to_owned(), 1.5.into())]);
+        let mut row = Row::new("guest", "", contender);
+        row.put("gp_us_mean", 1.5, 1);
         let moment = Moment { second: 0.25, delay_us_max: None, pending_bytes: 256 };
         let course = if contender == "liburcu/mb" { vec![moment] } else { Vec::new() };
-        Measured { contender: contender.to_owned(), params: Map::new(), metrics, void: None, course }
+        Measured { row, course }
     }
 
     const CLOSING: Closing = Closing { rows: 2, seconds: 8.5 };

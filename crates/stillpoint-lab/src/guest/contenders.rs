@@ -125,14 +125,16 @@ pub(super) fn make(
 ) -> Result<Vec<Subject>, String> {
     let wanted = |entry: &&Entry| asked_for(entry.name, asked);
     let mut subjects = Vec::new();
-    for (mode, name) in [(Mode::Asymmetric, ASYMMETRIC), (Mode::Symmetric, SYMMETRIC)] {
+    for (mode, of_mode) in [(Mode::Asymmetric, ASYMMETRIC), (Mode::Symmetric, SYMMETRIC)] {
         let domain = Domain::builder().fence(mode).build().map_err(|error| error.to_string())?;
         let of = |contender: &str| {
-            let same = |entry: &&Entry| entry.name == contender && entry.mode == name;
+            let same = |entry: &&Entry| entry.name == contender && entry.mode == of_mode;
             CONTENDERS.iter().filter(wanted).find(same)
         };
-        for contender in ours::contenders_of(&domain, elements, delays, |contender| of(contender).is_some()) {
-            if let Some(entry) = of(contender.name()) {
+        for (name, contender) in
+            ours::contenders_of(&domain, elements, delays, |contender| of(contender).is_some())
+        {
+            if let Some(entry) = of(name) {
                 let (contender, domain) = (ManuallyDrop::new(contender), Some(domain.clone()));
                 subjects.push(Subject { entry, contender, domain });
             }

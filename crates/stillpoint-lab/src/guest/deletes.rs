@@ -2,12 +2,10 @@
 //!
 //! All samples of a contender count, since the delays that matter are rare.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint_harness::experiment::rounds::in_turns;
-use stillpoint_harness::experiment::threads::thread_cpu_time;
-use stillpoint_harness::machine::cpus;
+use stillpoint_harness::experiment::threads::{as_writer, thread_cpu_time};
 use stillpoint_harness::output::json::{Row, number};
 use stillpoint_harness::stats::Distribution;
 use stillpoint_peers::{Delays, Element, ReadJob};
@@ -15,7 +13,7 @@ use stillpoint_peers::{Delays, Element, ReadJob};
 use super::contenders::{Subject, make};
 use super::evaluate::places;
 use super::wire::{Load, Measured, Measurement};
-use crate::experiment::readers::{beside_readers, mismatches};
+use crate::experiment::readers::{beside_readers, check};
 use crate::reclaim::names::OWN_CORE;
 use crate::reclaim::round::{self, Round};
 use crate::reclaim::setting::Setting;
@@ -91,27 +89,14 @@ fn waits(
 ) -> Result<Waits, String> {
     let Setting { reader_cpus, writer_cpu, .. } = round.setting;
     let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(subject.contender.read(job, ready));
-    let (samples, outcomes) = beside_readers(reader_cpus, round.seed, read, |go| {
-        if go() { write(*writer_cpu, duration, wait) } else { Ok(Waits::default()) }
+    let (samples, outcomes) = beside_readers(reader_cpus, round.seed, None, read, |go| {
+        if go() { as_writer(*writer_cpu, || repeat(duration, wait)) } else { Ok(Waits::default()) }
     });
-    if mismatches(&outcomes?) > 0 {
-        return Err("a reader found an element that was freed".to_owned());
-    }
+    check(&outcomes?, 0, 0)?;
     samples
 }
 
-/// Waits repeatedly on another thread, since the calling thread must not be pinned.
-fn write(
-    cpu: usize,
-    duration: Duration,
-    wait: &(dyn Fn() -> Result<(), String> + Sync),
-) -> Result<Waits, String> {
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| cpus::pin(cpu).and_then(|()| repeat(duration, wait)));
-        writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned()))
-    })
-}
-
+/// Waits repeatedly. It runs on another thread, since the calling thread must not be pinned.
 fn repeat(duration: Duration, wait: &dyn Fn() -> Result<(), String>) -> Result<Waits, String> {
     let begin = Instant::now();
     let mut waits = Waits::default();
@@ -149,15 +134,20 @@ fn measured(
     Measured::of(row)
 }
 
+/// Puts the distribution of samples in nanoseconds, if there are any.
+pub(super) fn put_samples(row: &mut Row, name: &str, nanoseconds: &[u64]) {
+    let Some(of) = Distribution::of(nanoseconds) else { return };
+    for (figure, value) in [("mean", of.mean), ("p50", of.p50), ("p99", of.p99), ("max", of.max)] {
+        row.put(format!("{name}_us_{figure}"), value, 3);
+    }
+}
+
 fn figures(row: &mut Row, rounds: &[Samples], round_s: f64) {
     let all = |of: fn(&Samples) -> &Vec<u64>| rounds.iter().flat_map(of).copied().collect::<Vec<u64>>();
     let (grace_periods, delays) = (all(|round| &round.grace_periods.times), all(|round| &round.delays));
     let fences = all(|round| &round.fences.times);
     for (name, nanoseconds) in [("gp", &grace_periods), ("delay", &delays), ("fence", &fences)] {
-        let Some(of) = Distribution::of(nanoseconds) else { continue };
-        for (figure, value) in [("mean", of.mean), ("p50", of.p50), ("p99", of.p99), ("max", of.max)] {
-            row.put(format!("{name}_us_{figure}"), value, 3);
-        }
+        put_samples(row, name, nanoseconds);
     }
     let count = rounds.len().max(1) as f64;
     row.put("grace_periods", grace_periods.len() as f64, 0);

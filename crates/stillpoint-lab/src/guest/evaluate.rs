@@ -69,9 +69,9 @@ mod tests {
     }
 
     fn has(row: &Measured, names: &[&str]) {
-        assert_eq!(row.void, None, "{row:?}");
+        assert_eq!(row.row.void, None, "{row:?}");
         for name in names {
-            let value = row.metrics.get(*name).and_then(serde_json::Value::as_f64);
+            let value = row.row.metrics.get(*name).and_then(serde_json::Value::as_f64);
             assert!(value.is_some_and(|value| value > 0.0), "{name}: {row:?}");
         }
     }
@@ -89,9 +89,12 @@ mod tests {
             has(&row, &["gp_us_mean", "gp_us_max", "delay_us_mean", "delay_us_p99", "lookups_per_s"]);
             has(&row, &["cpu_us_per_gp"]);
             // Protected loads may hold none of the few objects.
-            assert!(row.metrics.contains_key("peak_pending_bytes"), "{row:?}");
-            assert_eq!(row.params["workload"], "deletes");
-            assert_eq!(row.metrics.contains_key("fence_us_mean"), row.contender == "stillpoint/protected");
+            assert!(row.row.metrics.contains_key("peak_pending_bytes"), "{row:?}");
+            assert_eq!(row.row.params["workload"], "deletes");
+            assert_eq!(
+                row.row.metrics.contains_key("fence_us_mean"),
+                row.row.contender == "stillpoint/protected"
+            );
         }
     }
 
@@ -102,7 +105,7 @@ mod tests {
         }
         let rows = run(&order(&[Load::Mail, Load::Memory], &["stillpoint/protected"]), MEANS).unwrap();
         let of = |row: &Measured| {
-            let text = |name| row.params[name].as_str().unwrap().to_owned();
+            let text = |name| row.row.params[name].as_str().unwrap().to_owned();
             (text("workload"), text("mode"))
         };
         let expected = [("mail", "asymmetric"), ("mail", "symmetric")];
@@ -117,9 +120,9 @@ mod tests {
         }
         let short = Measurement { short: true, ..order(&[Load::Mail], &["stillpoint", "liburcu/qsbr"]) };
         let short = run(&short, MEANS).unwrap();
-        let names: Vec<&str> = short.iter().map(|row| row.contender.as_str()).collect();
+        let names: Vec<&str> = short.iter().map(|row| row.row.contender.as_str()).collect();
         assert_eq!(names, ["stillpoint/protected"; 2], "a short run has no others of these");
-        assert!(short.iter().all(|row| row.params["rounds"] == 1), "{short:?}");
+        assert!(short.iter().all(|row| row.row.params["rounds"] == 1), "{short:?}");
     }
 
     /// Where a kernel's RCU is not what it should be, the row says so, and has no figures.
@@ -130,13 +133,16 @@ mod tests {
         }
         let rows = run(&order(&[Load::Kernel], &[]), MEANS).unwrap();
         let [row] = rows.as_slice() else { panic!("{rows:?}") };
-        assert_eq!((row.contender.as_str(), &row.params["mode"]), (KERNEL, &NONE.into()));
-        match &row.void {
+        assert_eq!((row.row.contender.as_str(), &row.row.params["mode"]), (KERNEL, &NONE.into()));
+        match &row.row.void {
             None => {
                 has(row, &["synchronize_rcu_us_mean", "synchronize_rcu_us_max", "calls"]);
-                assert!(row.params["grace_periods_by"].as_str().unwrap().starts_with("none: "), "{row:?}");
+                assert!(
+                    row.row.params["grace_periods_by"].as_str().unwrap().starts_with("none: "),
+                    "{row:?}"
+                );
             }
-            Some(_) => assert!(row.metrics.is_empty(), "{row:?}"),
+            Some(_) => assert!(row.row.metrics.is_empty(), "{row:?}"),
         }
         assert!(run(&order(&[Load::Kernel], &["liburcu"]), MEANS).is_err(), "it was not asked for");
     }

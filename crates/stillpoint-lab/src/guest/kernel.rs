@@ -14,9 +14,9 @@ use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_
 use stillpoint_harness::experiment::threads::as_writer;
 use stillpoint_harness::machine::{load, proc};
 use stillpoint_harness::output::json::{Row, number};
-use stillpoint_harness::stats::Distribution;
 
 use super::contenders::{KERNEL, NONE};
+use super::deletes::put_samples;
 use super::evaluate::places;
 use super::hog;
 use super::wire::{Load, Measured, Measurement};
@@ -155,12 +155,8 @@ fn cpu_time() -> Option<Duration> {
 fn figures(row: &mut Row, rounds: &[Samples]) {
     let all = |of: fn(&Samples) -> &Vec<u64>| rounds.iter().flat_map(of).copied().collect::<Vec<u64>>();
     let (calls, graces) = (all(|round| &round.calls), all(|round| &round.graces));
-    for (name, nanoseconds) in [("synchronize_rcu", &calls), ("gp", &graces)] {
-        let Some(of) = Distribution::of(nanoseconds) else { continue };
-        for (figure, value) in [("mean", of.mean), ("p50", of.p50), ("p99", of.p99), ("max", of.max)] {
-            row.put(format!("{name}_us_{figure}"), value, 3);
-        }
-    }
+    put_samples(row, "synchronize_rcu", &calls);
+    put_samples(row, "gp", &graces);
     row.put("calls", calls.len() as f64, 0);
     if graces.is_empty() {
         return;

@@ -33,7 +33,7 @@ pub(super) struct Ran {
     pub(super) title: String,
     #[serde(skip)]
     pub(super) baseline: bool,
-    pub(super) accel: &'static str,
+    pub(super) accel: String,
     pub(super) kernel: String,
     pub(super) clock: String,
     pub(super) wall_s: f64,
@@ -257,7 +257,10 @@ mod tests {
     fn a_whole_result_counts_however_the_machine_went_off() {
         for ending in [ended(0), ended(1), Ending::Limit(Duration::from_secs(60))] {
             let (_, ran) = judge(session(ending, whole(4), ""), &SETTING, Accel::Tcg).unwrap();
-            assert_eq!((ran.accel, ran.waiting_share, ran.clock_rate), ("tcg", Some(0.5), Some(1.005)));
+            assert_eq!(
+                (ran.accel.as_str(), ran.waiting_share, ran.clock_rate),
+                ("tcg", Some(0.5), Some(1.005))
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which guests are run, and what they are asked to measure.
 
+use clap::ValueEnum;
 use std::time::Duration;
 
 use stillpoint_harness::output::json::{Row, number};
@@ -47,7 +48,7 @@ pub(super) struct Setting {
 }
 
 /// A second guest on the same CPUs, with as many virtual ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Neighbour {
     None,
     /// It does nothing.
@@ -56,16 +57,9 @@ pub(super) enum Neighbour {
     Bursts,
 }
 
-impl Neighbour {
-    /// The name in rows.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Idle => "idle",
-            Self::Bursts => "bursts",
-        }
-    }
+stillpoint_harness::named!(pub(super) Neighbour);
 
+impl Neighbour {
     /// What it does, if it is there.
     pub(super) fn bursts(self) -> Option<Bursts> {
         match self {
@@ -100,9 +94,8 @@ impl Setting {
     }
 
     /// The rows of what was measured in the guest: its own, and one for each moment of its course.
-    pub(super) fn rows(&self, mut measured: Measured, ran: &Ran) -> Vec<Row> {
-        let course = std::mem::take(&mut measured.course);
-        let row = self.row(measured, ran);
+    pub(super) fn rows(&self, Measured { row, course }: Measured, ran: &Ran) -> Vec<Row> {
+        let row = self.row(row, ran);
         let moment = |moment: &Moment| {
             let second = (moment.second * 1e3).round() / 1e3;
             let mut at = Row::new("guest", OVER_TIME, row.contender.clone());
@@ -121,22 +114,14 @@ impl Setting {
     }
 
     /// A row of the guest, with what the host knows.
-    fn row(&self, measured: Measured, ran: &Ran) -> Row {
-        let Measured { contender, mut params, metrics, void, .. } = measured;
-        params.insert("vcpus".into(), self.vcpus.into());
-        params.insert("host_cpus".into(), self.host_cpus.into());
-        params.insert("hogs".into(), self.hogs().into());
-        params.insert("neighbour".into(), self.neighbour.name().into());
-        params.insert("accel".into(), ran.accel.into());
-        params.insert("clock".into(), ran.clock.as_str().into());
-        Row {
-            experiment: "guest".into(),
-            scenario: self.scenario().to_owned(),
-            contender,
-            params,
-            metrics,
-            void,
-        }
+    fn row(&self, row: Row, ran: &Ran) -> Row {
+        Row { scenario: self.scenario().to_owned(), ..row }
+            .with("vcpus", self.vcpus)
+            .with("host_cpus", self.host_cpus)
+            .with("hogs", self.hogs())
+            .with("neighbour", self.neighbour.name())
+            .with("accel", ran.accel.as_str())
+            .with("clock", ran.clock.as_str())
     }
 }
 

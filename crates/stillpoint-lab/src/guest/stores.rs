@@ -112,7 +112,7 @@ mod tests {
         let here = cpus::allowed()[0];
         let rows = run(&order, Workload::Mail, &[here, 98, 99], told).unwrap();
         let told: Vec<(&str, Option<String>)> =
-            rows.iter().map(|row| (row.params["mode"].as_str().unwrap(), row.void.clone())).collect();
+            rows.iter().map(|row| (row.row.params["mode"].as_str().unwrap(), row.row.void.clone())).collect();
         let expected = |symmetric| Some(format!("{symmetric} [{here}, 98] 99"));
         assert_eq!(told, [("asymmetric", expected(false)), ("symmetric", expected(true))]);
     }

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stillpoint_harness::output::json::Row;
 
 use crate::preempt::round::Moment;
-use crate::preempt::workload::Workload;
 
 /// Where the guest finds its [`Order`].
 pub(super) const ORDER: &str = "order.json";
@@ -59,17 +58,7 @@ pub(crate) enum Load {
     Kernel,
 }
 
-impl Load {
-    /// The name in rows.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Deletes => "deletes",
-            Self::Mail => Workload::Mail.name(),
-            Self::Memory => Workload::Memory.name(),
-            Self::Kernel => "kernel",
-        }
-    }
-}
+stillpoint_harness::named!(pub(super) Load);
 
 /// What the guest is asked to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,11 +97,8 @@ pub(super) struct About {
 /// A row, without the facts that only the host knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
-    pub(super) contender: String,
-    pub(super) params: Map<String, Value>,
-    pub(super) metrics: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) void: Option<String>,
+    #[serde(flatten)]
+    pub(super) row: Row,
     /// How one of its rounds went.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) course: Vec<Moment>,
@@ -121,8 +107,7 @@ pub(super) struct Measured {
 impl Measured {
     /// The part of a row that the guest knows.
     pub(super) fn of(row: Row) -> Self {
-        let Row { contender, params, metrics, void, .. } = row;
-        Self { contender, params, metrics, void, course: Vec::new() }
+        Self { row, course: Vec::new() }
     }
 }
 

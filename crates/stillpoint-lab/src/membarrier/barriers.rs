@@ -53,7 +53,6 @@ impl Barrier {
             }
             "signal/flat" => signal(Strategy::Flat),
             "signal/tree" => signal(Strategy::Tree),
-            "signal/hybrid" => signal(Strategy::Hybrid(16)),
             _ => way_of(name, "module/").map_or(Ok(None), module),
         }
     }

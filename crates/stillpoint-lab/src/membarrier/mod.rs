@@ -13,6 +13,7 @@ mod figures;
 mod measure;
 mod readers;
 
+use clap::ValueEnum;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,7 +34,6 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "mprotect",
     "signal/flat",
     "signal/tree",
-    "signal/hybrid",
     "module/smp-call",
     "module/flat",
     "module/tree",
@@ -52,7 +52,7 @@ pub(crate) const CONTENDERS: &[&str] = &[
 pub(crate) const SCENARIOS: &[&str] = &["receivers", "initiators", "readers"];
 
 /// What the threads do during the barriers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum State {
     /// They sleep in the kernel.
@@ -61,14 +61,7 @@ enum State {
     Spinning,
 }
 
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Paused => "paused",
-            Self::Spinning => "spinning",
-        }
-    }
-}
+stillpoint_harness::named!(State);
 
 /// One setting; every contender is measured in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,13 +136,10 @@ impl Plan {
 
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Membarrier;
+    const CONTENDERS: &'static [&'static str] = CONTENDERS;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
     const OPTIONS: &'static [&'static str] = &["readers", "initiators"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
-
-    fn contenders() -> Vec<&'static str> {
-        CONTENDERS.to_vec()
-    }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let contenders = experiment::contenders::<Self>(&args.contenders, missing)?;

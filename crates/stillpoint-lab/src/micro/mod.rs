@@ -70,8 +70,6 @@ impl From<Micro> for Operation {
 
 /// What to measure.
 pub(crate) struct Plan {
-    /// The name of the experiment in the rows.
-    experiment: &'static str,
     operations: Vec<Operation>,
     rounds: u32,
     sample: Duration,
@@ -104,32 +102,23 @@ impl experiment::Plan for Plan {
                 "none of these contenders has any of these operations: `stillpoint bench --help` lists both",
             ));
         }
-        Ok(Self::of("micro", operations, args, cpu))
+        Ok(Self::of(operations, args, cpu))
     }
 
+    /// Measures, on a separate thread.
     fn run(&self) -> Result<Measured, Stop> {
-        Ok((self.rows()?, vec![format!("On CPU {}.", self.cpu)]))
+        let rows = std::thread::scope(|scope| {
+            scope.spawn(|| measure(self)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        Ok((rows.map_err(Stop::usage)?, vec![format!("On CPU {}.", self.cpu)]))
     }
 }
 
 impl Plan {
-    /// A plan for the operations of any experiment.
-    pub(crate) fn of(
-        experiment: &'static str,
-        operations: Vec<Operation>,
-        args: &BenchArgs,
-        cpu: usize,
-    ) -> Self {
+    /// A plan for these operations.
+    pub(crate) fn of(operations: Vec<Operation>, args: &BenchArgs, cpu: usize) -> Self {
         let rounds = args.length.rounds_or(5, 9, 21);
-        Self { experiment, operations, rounds, sample: args.length.slice(rounds, LEAST_SAMPLE), cpu }
-    }
-
-    /// Measures, on a separate thread.
-    pub(crate) fn rows(&self) -> Result<Vec<Row>, Stop> {
-        std::thread::scope(|scope| {
-            scope.spawn(|| measure(self)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-        .map_err(Stop::usage)
+        Self { operations, rounds, sample: args.length.slice(rounds, LEAST_SAMPLE), cpu }
     }
 }
 
@@ -180,7 +169,7 @@ fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     samples
         .into_iter()
         .map(|((name, operation, calibration), samples)| {
-            let row = Row::new(plan.experiment, operation.name, name);
+            let row = Row::new("micro", operation.name, name);
             Ok(figures(row, &samples?, *calibration))
         })
         .collect()

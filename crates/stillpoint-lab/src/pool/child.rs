@@ -5,6 +5,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::huge_pages::HugePages;
+use stillpoint_harness::output::each_once;
 use stillpoint_harness::output::format::plain;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::{OBJECT, TRANSMISSION_MEGABYTES};
@@ -105,8 +106,7 @@ fn until_all_end(on: OnHugePages<Plan>) -> Result<(Vec<Row>, Vec<String>), Stop>
     let mut order = Order { on, first: 0, without: Vec::new() };
     while let Some(answer) = child::ask(&order)? {
         rows.extend(answer.rows);
-        let new: Vec<String> = answer.notes.into_iter().filter(|note| !notes.contains(note)).collect();
-        notes.extend(new);
+        notes = each_once(notes.into_iter().chain(answer.notes));
         let Some((setting, row)) = answer.unfinished else { break };
         // The child has ended, and the hung contender with it. The next child leaves that contender out.
         order.without.push((row.contender.clone(), row.param("cache")));

@@ -1,6 +1,6 @@
 //! The rates of the RFC, by burst and by objects kept.
 
-use stillpoint_harness::output::figures::{Across, Figure, Points, Published, Up};
+use stillpoint_harness::output::figures::{Across, Figure, Published, Up};
 
 const RATE: Up = Up::more("objects_per_s", "objects a second");
 const PACKETS: Up = Up::more("packets_per_s", "packets a second");
@@ -12,9 +12,30 @@ const COMMON: Figure = Figure {
     named: &["cache"],
     ..Figure::PLAIN
 };
+/// The published rates of this many cores.
+macro_rules! rfc {
+    ($cores:literal, $points:expr) => {
+        Published::at_names("RFC: bucket, least", &[("cores", $cores)], &$points)
+    };
+}
+
 /// The published rates of blocks of 15: 15 objects go out at a time, and 1 or 15 come back. They are also shown beside blocks of 31,
 /// of which 1 or 31 objects come back.
-const BLOCKS: &str = "RFC: bucket, blocks of 15, least";
+macro_rules! blocks {
+    ($cores:literal, $singly:literal, $together:literal) => {
+        Published::at_names(
+            "RFC: bucket, blocks of 15, least",
+            &[("cores", $cores)],
+            &[
+                ("get 15, put 1", $singly),
+                ("get 15, put 15", $together),
+                ("get 31, put 1", $singly),
+                ("get 31, put 31", $together),
+            ],
+        )
+    };
+}
+
 const WORDS: &str = "The RFC's blocks held 15 objects (buckets of 32 KiB, objects of 2 KiB); those of DPDK as packaged today hold 31, or 15 objects of 4 KiB.";
 
 pub(crate) const FIGURES: &[&Figure] = &[
@@ -24,21 +45,9 @@ pub(crate) const FIGURES: &[&Figure] = &[
         title: "Objects out and back",
         across: BURSTS,
         published: &[
-            Published {
-                name: "RFC: bucket, least",
-                setting: &[("cores", "1")],
-                points: Points::Names(&[("get 15, put 1", 112e6), ("get 15, put 15", 353e6)]),
-            },
-            Published {
-                name: "RFC: bucket, least",
-                setting: &[("cores", "2")],
-                points: Points::Names(&[("get 15, put 1", 225e6), ("get 15, put 15", 704e6)]),
-            },
-            Published {
-                name: "RFC: bucket, least",
-                setting: &[("cores", "4")],
-                points: Points::Names(&[("get 15, put 1", 425e6), ("get 15, put 15", 1336e6)]),
-            },
+            rfc!("1", [("get 15, put 1", 112e6), ("get 15, put 15", 353e6)]),
+            rfc!("2", [("get 15, put 1", 225e6), ("get 15, put 15", 704e6)]),
+            rfc!("4", [("get 15, put 1", 425e6), ("get 15, put 15", 1336e6)]),
         ],
         words: WORDS,
         ..COMMON
@@ -48,38 +57,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
         scenarios: &["contiguous"],
         title: "Blocks of contiguous objects out, objects back",
         across: BURSTS,
-        published: &[
-            Published {
-                name: BLOCKS,
-                setting: &[("cores", "1")],
-                points: Points::Names(&[
-                    ("get 15, put 1", 123e6),
-                    ("get 15, put 15", 374e6),
-                    ("get 31, put 1", 123e6),
-                    ("get 31, put 31", 374e6),
-                ]),
-            },
-            Published {
-                name: BLOCKS,
-                setting: &[("cores", "2")],
-                points: Points::Names(&[
-                    ("get 15, put 1", 245e6),
-                    ("get 15, put 15", 751e6),
-                    ("get 31, put 1", 245e6),
-                    ("get 31, put 31", 751e6),
-                ]),
-            },
-            Published {
-                name: BLOCKS,
-                setting: &[("cores", "4")],
-                points: Points::Names(&[
-                    ("get 15, put 1", 462e6),
-                    ("get 15, put 15", 1432e6),
-                    ("get 31, put 1", 462e6),
-                    ("get 31, put 31", 1432e6),
-                ]),
-            },
-        ],
+        published: &[blocks!("1", 123e6, 374e6), blocks!("2", 245e6, 751e6), blocks!("4", 462e6, 1432e6)],
         words: WORDS,
         ..COMMON
     },

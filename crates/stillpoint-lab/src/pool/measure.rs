@@ -65,7 +65,7 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
         };
         let rows = measure(plan, setting, &entrants, begins)?;
         let first = entrants.iter().filter(|entrant| entrant.name == contender(&entrant.name));
-        let notes = first.map(|entrant| note(&*entrant.pool)).chain(missing).collect();
+        let notes = first.map(note).chain(missing).collect();
         // As above.
         let _ = report.send(Report::Measured(rows, notes));
         progress.step();
@@ -74,12 +74,12 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
 }
 
 /// What a pool consists of, in one line.
-fn note(contender: &dyn PoolContender) -> String {
+fn note(Entrant { name, pool: contender }: &Entrant) -> String {
     let block = contender.block().map(|block| format!(", contig_block_size {block}")).unwrap_or_default();
     let cache = contender.cache().map(|cache| format!(", cache {cache}")).unwrap_or_default();
     let object =
-        other_object(contender).map(|bytes| format!("; objects of {bytes} bytes")).unwrap_or_default();
-    format!("{}{cache}{block}: {}{object}", contender.name(), contender.note())
+        other_object(&**contender).map(|bytes| format!("; objects of {bytes} bytes")).unwrap_or_default();
+    format!("{name}{cache}{block}: {}{object}", contender.note())
 }
 
 /// The size of an object in bytes, if it differs from that of other pools.
@@ -119,8 +119,8 @@ fn make(plan: &Plan, setting: &Setting, huge_pages: bool) -> Result<(Vec<Entrant
                 Ok(mimalloc) => add(mimalloc),
                 Err(why) => notes.push(why),
             },
-            "object-pool" => add(pool::object_pool(objects)?),
-            "sharded-slab" => add(pool::sharded_slab()?),
+            "object-pool" => add(pool::object_pool(objects)),
+            "sharded-slab" => add(pool::sharded_slab()),
             contender => {
                 let driver = contender.rsplit('/').next().unwrap_or(contender);
                 // In the packaged DPDK, a bucket has 64 KiB: 31 objects, or 15 objects of twice the size.

@@ -40,10 +40,6 @@ impl Bare {
 }
 
 impl PoolContender for Bare {
-    fn name(&self) -> &'static str {
-        "stillpoint/pool"
-    }
-
     fn cache(&self) -> Option<usize> {
         Some(self.0.info().cache)
     }
@@ -203,10 +199,6 @@ impl Typed {
 }
 
 impl PoolContender for Typed {
-    fn name(&self) -> &'static str {
-        "stillpoint/pool+obj"
-    }
-
     fn cache(&self) -> Option<usize> {
         Some(self.0.info().cache)
     }

@@ -51,13 +51,10 @@ pub(crate) struct Plan {
 
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Pool;
+    const CONTENDERS: &'static [&'static str] = CONTENDERS;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
     const OPTIONS: &'static [&'static str] = &[];
     const FIGURES: &'static [&'static Figure] = super::figures::FIGURES;
-
-    fn contenders() -> Vec<&'static str> {
-        CONTENDERS.to_vec()
-    }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;

@@ -5,6 +5,7 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use stillpoint_harness::output::each_once;
 use stillpoint_harness::output::json::Row;
 
 use super::child::Answer;
@@ -48,9 +49,7 @@ pub(super) fn over(
             Ok(Report::Measured(rows, notes)) => {
                 current = None;
                 answer.rows.extend(rows);
-                answer.notes.extend(notes);
-                let mut seen = std::collections::HashSet::new();
-                answer.notes.retain(|note| seen.insert(note.clone()));
+                answer.notes = each_once(answer.notes.into_iter().chain(notes));
             }
             Ok(Report::Ends(result)) => return result.map(|()| answer),
             Err(RecvTimeoutError::Timeout) => {

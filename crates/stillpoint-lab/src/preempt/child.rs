@@ -59,8 +59,9 @@ mod tests {
     use super::*;
     use crate::experiment::Inside;
     use crate::preempt::plan::{CONTENDERS, Setting};
-    use crate::preempt::workload::WORKLOADS;
+    use crate::preempt::workload::Workload;
     use crate::reclaim::plan::contenders;
+    use clap::ValueEnum;
     use stillpoint_harness::machine::cpus;
 
     /// Every contender in every workload, with readers of every kind; all on one CPU, so that any machine can run it.
@@ -68,8 +69,8 @@ mod tests {
     fn every_contender_comes_through_every_workload() {
         let cpu = cpus::allowed()[0];
         for entry in contenders(CONTENDERS, &[]).unwrap().0 {
-            for (workload, inside) in
-                WORKLOADS.into_iter().zip([Inside::Always, Inside::Half, Inside::Blocked])
+            for (&workload, inside) in
+                Workload::value_variants().iter().zip([Inside::Always, Inside::Half, Inside::Blocked])
             {
                 let round = Round {
                     contender: entry.name.to_owned(),

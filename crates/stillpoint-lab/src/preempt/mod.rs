@@ -13,16 +13,14 @@ pub(crate) mod workload;
 mod writing;
 
 use stillpoint_harness::error::Stop;
-use stillpoint_harness::experiment::control::named_with_control;
-use stillpoint_harness::experiment::rounds::{in_parts, in_turns};
+use stillpoint_harness::experiment::rounds::Turns;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::{Row, number};
-use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::stats::Distribution;
 use stillpoint_peers::Work;
 
 use crate::experiment::Measured;
-use crate::preempt::plan::{Cell, Part, Setting};
+use crate::preempt::plan::{Cell, Setting};
 use crate::preempt::round::Outcome;
 
 pub(crate) use plan::Plan;
@@ -40,9 +38,25 @@ const HOW_TO_READ: &str = "Median of rounds, each in a separate process. A grace
 fn run(plan: &Plan) -> Result<Measured, Stop> {
     plan.left_out.iter().for_each(stillpoint_harness::output::leave_out);
     let steps_per_us = calibrate(plan.cores[0])?;
-    let progress = Progress::new(plan.steps());
-    let measure = |part: &Part| run_part(plan, part, steps_per_us, &progress);
-    let rows = in_parts(&plan.parts, measure);
+    let turns = Turns { rounds: plan.rounds, round: plan.round, seed: plan.seed };
+    let stage = |Setting { workload, section_us, inside }: &Setting| {
+        format!("{}, sections of {section_us} µs, {}", workload.name(), inside.name())
+    };
+    let measure = |&setting: &Setting, cell: &Cell, seed| {
+        child::run(&Round {
+            contender: cell.entry.name.to_owned(),
+            symmetric: false,
+            setting,
+            steps_per_us,
+            reader_cpus: plan.cores.iter().copied().cycle().take(cell.per_core * plan.cores.len()).collect(),
+            writer_cpu: plan.writer_cpu,
+            duration: plan.round,
+            seed,
+        })
+    };
+    let progress = turns.progress(&plan.parts);
+    let row = |setting: &Setting, cell: &Cell| row(plan, setting, cell);
+    let rows = turns.measure(&plan.parts, &progress, stage, measure, row, figures);
     Ok((rows, vec![plan.places(), HOW_TO_READ.to_owned()]))
 }
 
@@ -54,47 +68,15 @@ pub(crate) fn calibrate(cpu: usize) -> Result<f64, Stop> {
         .map_err(Stop::usage)
 }
 
-/// All rounds of one setting; a row for each cell that completed at least one.
-fn run_part(plan: &Plan, part: &Part, steps_per_us: f64, progress: &Progress) -> Vec<Row> {
-    let Setting { workload, section_us, inside } = part.setting;
-    let name = format!("{}, sections of {section_us} µs, {}", workload.name(), inside.name());
-    let begin = |round: usize| {
-        progress.stage(&format!("{name}, round {} of {}", round + 1, plan.rounds));
-        plan.seed.wrapping_add(round as u64)
-    };
-    let measure = |(contender, cell): &(String, &Cell), &seed: &u64| {
-        progress.begin(format!("{name}, {contender} with {} a core", cell.per_core));
-        let readers = cell.per_core * plan.cores.len();
-        let outcome = child::run(&Round {
-            contender: cell.entry.name.to_owned(),
-            symmetric: false,
-            setting: part.setting,
-            steps_per_us,
-            reader_cpus: plan.cores.iter().copied().cycle().take(readers).collect(),
-            writer_cpu: plan.writer_cpu,
-            duration: plan.round,
-            seed,
-        });
-        progress.step();
-        outcome
-    };
-    let contenders = named_with_control(&part.contenders, |cell| cell.entry.name);
-    let rounds = in_turns(&contenders, plan.rounds, begin, measure);
-    rounds.into_iter().map(|((name, cell), rounds)| row(plan, &part.setting, name, cell, rounds)).collect()
-}
-
-fn row(plan: &Plan, setting: &Setting, name: &str, cell: &Cell, rounds: Result<Vec<Outcome>, String>) -> Row {
+fn row(plan: &Plan, setting: &Setting, cell: &Cell) -> Row {
     let scenario = if cell.per_core == plan::BASELINE { "baseline" } else { "overcommit" };
-    Row::new("preempt", scenario, name)
+    Row::new("preempt", scenario, cell.entry.name)
         .with("workload", setting.workload.name())
         .with("readers_per_core", cell.per_core)
         .with("section_us", number(setting.section_us))
         .with("presence", setting.inside.name())
         .with("policy", cell.entry.policy.name())
         .with("cores", plan.cores.len())
-        .with("rounds", rounds.as_ref().map_or(plan.rounds as usize, Vec::len))
-        .with("round_s", number(plan.round.as_secs_f64()))
-        .measured(rounds, |row, rounds| figures(row, &rounds))
 }
 
 /// The median of each metric over the rounds, and the longest grace period of all rounds.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
@@ -11,7 +12,7 @@ use stillpoint_harness::output::figures::Figure;
 use stillpoint_peers::Work;
 
 use crate::experiment::{self, BenchArgs, Experiment, Inside, MAX_READERS, Measured};
-use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
+use crate::preempt::workload::{SCENARIOS, Workload};
 use crate::reclaim::names::{Entry, Policy, Quick, entry};
 use crate::reclaim::plan::contenders;
 
@@ -117,9 +118,10 @@ impl experiment::Plan for Plan {
         let present: Vec<&Entry> =
             present.into_iter().filter(|entry| !quick || by_name || entry.quick == Quick::Always).collect();
 
-        let named = |workload: Workload| scenarios.iter().any(|scenario| scenario == workload.name());
-        let workloads: Vec<Workload> = WORKLOADS
-            .into_iter()
+        let named = |workload: Workload| scenarios.iter().any(|scenario| *scenario == workload.name());
+        let workloads: Vec<Workload> = Workload::value_variants()
+            .iter()
+            .copied()
             .filter(|&workload| match scenarios {
                 [] => full || workload != Workload::MemoryMax,
                 _ => named(workload),
@@ -170,11 +172,6 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// Number of rounds of all rows together.
-    pub(crate) fn steps(&self) -> usize {
-        rounds::rows(&self.parts) * self.rounds as usize
-    }
-
     /// The places of the threads in words.
     pub(crate) fn places(&self) -> String {
         let cpus = if self.cores.len() == 1 { "CPU" } else { "CPUs" };
@@ -230,7 +227,7 @@ mod tests {
     }
 
     fn rows(plan: &Plan) -> usize {
-        plan.steps() / plan.rounds as usize
+        rounds::rows(&plan.parts)
     }
 
     #[test]

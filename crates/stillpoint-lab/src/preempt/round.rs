@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::experiment::threads::{Account, as_writer, prepare_writer_thread, thread_cpu_time};
 use stillpoint_harness::stats::Distribution;
-use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome};
+use stillpoint_peers::{Contender, Delays, ReadJob};
 
-use crate::experiment::readers::{beside_readers, mismatches};
+use crate::experiment::readers::{beside_readers, check, lookups};
 use crate::preempt::plan::Setting;
 use crate::preempt::policy;
 use crate::preempt::writing::{Look, Writing, resident_bytes};
@@ -96,12 +96,12 @@ fn write_and_read(
     let work = round.setting.work(round.steps_per_us);
     let cpus = &round.reader_cpus;
     let read = |job: &ReadJob<'_>, ready: &dyn Fn()| {
-        let outcome = contender.read_sections(job, &work, ready);
+        let outcome = contender.read(job, ready);
         policy::check_this_thread(usual, cpus[job.index])
             .map_err(|why| format!("reader {}: {why}", job.index))?;
         Ok(outcome)
     };
-    let (work, outcomes) = beside_readers(cpus, round.seed, read, |go| {
+    let (written, outcomes) = beside_readers(cpus, round.seed, Some(&work), read, |go| {
         let mut writing = Writing::new(contender, round, delays);
         writing.fill();
         let account = Account::open(cpus, round.writer_cpu);
@@ -117,7 +117,7 @@ fn write_and_read(
         let worker_cpu = writing.writer.worker_cpu_time().saturating_sub(worker_before);
         (writing, waiter_cpu, worker_cpu, account.close().foreign_cpus, elapsed)
     });
-    let (mut writing, waiter_cpu, worker_cpu, foreign_cpus, elapsed) = work;
+    let (mut writing, waiter_cpu, worker_cpu, foreign_cpus, elapsed) = written;
     writing.writer.drain();
     let end_resident = resident_bytes();
 
@@ -125,6 +125,9 @@ fn write_and_read(
     policy::check_all_threads(usual)?;
     let freed = delays.freed();
     check(&outcomes, writing.unlinked, freed)?;
+    if lookups(&outcomes) == 0.0 {
+        return Err("no reader ended a section".to_owned());
+    }
     let (graces, delays) = (delays.take_graces(), delays.take());
     Ok(Outcome {
         grace: Distribution::of(&graces).ok_or("no grace period was measured")?,
@@ -138,7 +141,7 @@ fn write_and_read(
         peak_resident_bytes: writing.peak_resident_bytes,
         used_at_peak_bytes: writing.used_at_peak_bytes,
         end_resident_bytes: end_resident.saturating_sub(writing.resident_before),
-        sections_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
+        sections_per_s: lookups(&outcomes) / elapsed,
         changes_per_s: writing.changes as f64 / writing.written.as_secs_f64(),
         foreign_cpus,
         course: course(&writing.looks, &delays, freed),
@@ -204,25 +207,11 @@ fn wait_for_graces(
     }
 }
 
-fn check(outcomes: &[ReadOutcome], unlinked: usize, freed: usize) -> Result<(), String> {
-    match mismatches(outcomes) {
-        0 => {}
-        found => return Err(format!("{found} sections held an object that was freed under the reader")),
-    }
-    if freed != unlinked {
-        return Err(format!("{unlinked} objects were unlinked and {freed} freed"));
-    }
-    if outcomes.iter().all(|outcome| outcome.lookups == 0) {
-        return Err("no reader ended a section".to_owned());
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defective::{Defect, Defective};
     use crate::experiment::Inside;
+    use crate::experiment::readers::defective::{Defect, Defective};
     use crate::preempt::workload::Workload;
     use stillpoint_harness::machine::cpus;
 

@@ -3,6 +3,7 @@
 //! The store is an index of slots, each empty or with one object. Only the writer changes it, so the model here knows what
 //! each change unlinks.
 
+use clap::ValueEnum;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use stillpoint_harness::random::Random;
 use stillpoint_peers::Element;
 
 /// A workload, which is a scenario of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Workload {
     /// A mail server's mix: messages are created, read, appended to and deleted.
     Mail,
@@ -20,7 +21,7 @@ pub(crate) enum Workload {
     MemoryMax,
 }
 
-pub(crate) const WORKLOADS: [Workload; 3] = [Workload::Mail, Workload::Memory, Workload::MemoryMax];
+stillpoint_harness::named!(pub(crate) Workload);
 
 /// The names of the workloads.
 pub(crate) const SCENARIOS: &[&str] = &["mail", "memory", "memory-max"];
@@ -37,14 +38,6 @@ const DOUBLINGS: u64 = 4;
 const LONGEST: usize = 1024;
 
 impl Workload {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Mail => "mail",
-            Self::Memory => "memory",
-            Self::MemoryMax => "memory-max",
-        }
-    }
-
     /// Slots of the index, a power of two.
     pub(crate) fn slots(self) -> usize {
         match self {
@@ -233,6 +226,8 @@ mod tests {
             let change = store.next();
             assert_eq!(change.unlinked, Element::bytes_with_body(MEMORY_WORDS));
         }
-        assert_eq!((store.live_bytes(), WORKLOADS.map(Workload::name).as_slice()), (live, SCENARIOS));
+        assert_eq!(store.live_bytes(), live);
+        let names: Vec<String> = Workload::value_variants().iter().map(|workload| workload.name()).collect();
+        assert_eq!(names, SCENARIOS);
     }
 }

@@ -21,22 +21,21 @@ use std::time::Instant;
 
 use stillpoint::fence;
 use stillpoint_harness::error::Stop;
-use stillpoint_harness::experiment::control::named_with_control;
-use stillpoint_harness::experiment::rounds::{in_parts, in_turns};
+use stillpoint_harness::experiment::rounds::Turns;
 use stillpoint_harness::experiment::threads::as_writer;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::machine::huge_pages::HugePages;
-use stillpoint_harness::output::json::{Row, number};
-use stillpoint_harness::output::progress::Progress;
+use stillpoint_harness::output::json::Row;
 use stillpoint_harness::stats::{Distribution, median};
 use stillpoint_peers::table::make_reclaiming;
-use stillpoint_peers::{Contender, Delays, Slots, catalogue};
+use stillpoint_peers::{Contender, Delays, Named, Slots, catalogue};
 
 use crate::experiment::{Measured, Structure};
 use crate::reclaim::names::{Entry, SPREAD};
-use crate::reclaim::plan::{Part, is_ours};
+use crate::reclaim::plan::is_ours;
 use crate::reclaim::round::{Outcome, Round};
+use crate::reclaim::setting::Setting;
 
 pub(crate) use answer::{QUESTION, answer, of_libraries, table};
 pub(crate) use figures::BEST;
@@ -48,15 +47,29 @@ pub(crate) fn run(plan: &Plan) -> Result<Measured, Stop> {
     if plan.parts.is_empty() {
         return Ok(Default::default()); // a run of all experiments, with nothing for this one
     }
-    let progress = Progress::new(plan.steps());
+    let turns = Turns { rounds: plan.rounds, round: plan.round, seed: plan.seed };
+    let progress = turns.progress(&plan.parts);
     let building = format!("building {}s of {} elements", plan.structure.name(), plan.elements);
     progress.stage(&building);
     progress.begin(building);
     let huge_pages = initialise_dpdk(plan)?;
     let field = Field::build(plan)?;
 
-    let measure = |part: &Part| run_part(plan, part, &field, &progress);
-    let rows = in_parts(&plan.parts, measure);
+    let stage = |setting: &Setting| {
+        let cpus =
+            if setting.scenario == SPREAD { format!(", CPUs {}", setting.cores) } else { String::new() };
+        format!("{}, readers {}{cpus}", setting.scenario, setting.readers())
+    };
+    let measure = |setting: &Setting, entry: &&Entry, seed| {
+        let contender = field.contender(entry.name).ok_or("this contender was not built")?;
+        let Plan { elements, deletes_per_s, round: duration, .. } = *plan;
+        let (policy, delays) = (entry.policy, field.delays);
+        let round = Round { policy, setting, elements, deletes_per_s, duration, seed, delays };
+        let outcome = round::run(contender, &round);
+        if interrupt::requested() { Err("it was cut short".to_owned()) } else { outcome }
+    };
+    let row = |setting: &Setting, entry: &&Entry| row(plan, setting, entry);
+    let rows = turns.measure(&plan.parts, &progress, stage, measure, row, figures);
     let notes = notes::of(plan, &rows, huge_pages.is_some(), fence_beside_a_thread());
     Ok((rows, notes))
 }
@@ -119,7 +132,7 @@ fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
 /// measure nothing.
 struct Field {
     delays: &'static Delays,
-    contenders: ManuallyDrop<Vec<Box<dyn Contender>>>,
+    contenders: ManuallyDrop<Vec<Named>>,
 }
 
 impl Field {
@@ -131,12 +144,8 @@ impl Field {
         // Built in parallel, each on its own thread, so that every structure has a fresh heap of the same kind.
         let (ours, theirs) = thread::scope(|scope| {
             let ours = plan.has(is_ours).then(|| {
-                scope.spawn(|| {
-                    Ok(match plan.structure {
-                        Structure::Array => ours::contenders(plan.elements, recipe, takes_part),
-                        Structure::Table => ours::contenders_on_table(plan.elements, recipe, takes_part),
-                    })
-                })
+                let contenders = || Ok(ours::contenders(plan.structure, plan.elements, recipe, takes_part));
+                scope.spawn(contenders)
             });
             let theirs = plan.has(|name| !is_ours(name)).then(|| {
                 scope.spawn(|| {
@@ -145,7 +154,7 @@ impl Field {
                     }
                     let slots = Arc::new(Slots::made_by(plan.elements, recipe));
                     let wanted = catalogue().into_iter().filter(|entry| takes_part(entry.name));
-                    Ok(wanted.map(|entry| entry.make(&slots, readers)).collect())
+                    Ok(wanted.map(|entry| (entry.name, entry.make(&slots, readers))).collect())
                 })
             });
             let join = |builder: Option<thread::ScopedJoinHandle<'_, _>>| match builder.map(|b| b.join()) {
@@ -155,64 +164,25 @@ impl Field {
             };
             (join(ours), join(theirs))
         });
-        let mut contenders: Vec<Box<dyn Contender>> = ours.map_err(Stop::Failed)?;
+        let mut contenders: Vec<Named> = ours.map_err(Stop::Failed)?;
         contenders.extend(theirs.map_err(Stop::Failed)?);
         Ok(Self { delays, contenders: ManuallyDrop::new(contenders) })
     }
 
     fn contender(&self, name: &str) -> Option<&dyn Contender> {
-        self.contenders.iter().find(|contender| contender.name() == name).map(|contender| &**contender)
+        self.contenders.iter().find(|(of, _)| *of == name).map(|(_, contender)| &**contender)
     }
 }
 
-/// All rounds of one setting; a row for each contender that completed at least one.
-fn run_part(plan: &Plan, part: &Part, field: &Field, progress: &Progress) -> Vec<Row> {
-    let setting = &part.setting;
-    let (scenario, readers) = (setting.scenario, setting.readers());
-    let begin = |round: usize| {
-        let cpus = if scenario == SPREAD { format!(", CPUs {}", setting.cores) } else { String::new() };
-        progress.stage(&format!(
-            "{scenario}, readers {readers}{cpus}, round {} of {}",
-            round + 1,
-            plan.rounds
-        ));
-        plan.seed.wrapping_add(round as u64)
-    };
-    let measure = |(name, entry): &(String, &&Entry), &seed: &u64| {
-        progress.begin(format!("{scenario} {readers} {name}"));
-        let contender = field.contender(entry.name).ok_or("this contender was not built")?;
-        let outcome = round::run(
-            contender,
-            &Round {
-                policy: entry.policy,
-                setting,
-                elements: plan.elements,
-                deletes_per_s: plan.deletes_per_s,
-                duration: plan.round,
-                seed,
-                delays: field.delays,
-            },
-        );
-        progress.step();
-        if interrupt::requested() { Err("it was cut short".to_owned()) } else { outcome }
-    };
-    let contenders = named_with_control(&part.contenders, |entry| entry.name);
-    let rounds = in_turns(&contenders, plan.rounds, begin, measure);
-    rounds.into_iter().map(|((name, entry), rounds)| row(plan, part, name, entry, rounds)).collect()
-}
-
-fn row(plan: &Plan, part: &Part, name: &str, entry: &Entry, rounds: Result<Vec<Outcome>, String>) -> Row {
-    Row::new("reclaim", part.setting.scenario, name)
-        .with("readers", part.setting.readers())
+fn row(plan: &Plan, setting: &Setting, entry: &Entry) -> Row {
+    Row::new("reclaim", setting.scenario, entry.name)
+        .with("readers", setting.readers())
         .with("policy", entry.policy.name())
-        .with("cores", part.setting.cores)
+        .with("cores", setting.cores)
         .with("structure", plan.structure.name())
         .with("elements", plan.elements)
         .with("bytes", plan.bytes)
         .with("deletes_per_s", plan.deletes_per_s)
-        .with("rounds", rounds.as_ref().map_or(plan.rounds as usize, Vec::len))
-        .with("round_s", number(plan.round.as_secs_f64()))
-        .measured(rounds, |row, rounds| figures(row, &rounds))
 }
 
 /// The median of each metric over the rounds, and the spread of the mean delay.

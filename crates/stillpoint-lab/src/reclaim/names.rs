@@ -1,6 +1,6 @@
 //! The stable names of scenarios and contenders, and how each contender waits for its readers.
 
-use serde::Serialize;
+use clap::ValueEnum;
 
 /// Each reader on a CPU of its own, the writer on another one: the talk's figure A.
 pub(crate) const OWN_CORE: &str = "own-core";
@@ -16,8 +16,7 @@ pub(crate) const SCENARIOS: &[&str] = &[OWN_CORE, ONE_CORE, SPREAD];
 pub(crate) const PROTECTED: &str = "stillpoint/protected";
 
 /// How the writer spends the time until the next delete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
     /// It sleeps, and frees what is ready at each delete.
     Delete,
@@ -27,15 +26,7 @@ pub(crate) enum Policy {
     Background,
 }
 
-impl Policy {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Delete => "delete",
-            Self::Poll => "poll",
-            Self::Background => "background",
-        }
-    }
-}
+stillpoint_harness::named!(pub(crate) Policy);
 
 /// When a contender takes part in a short run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use std::time::Duration;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::experiment::timing::Budget;
+use stillpoint_harness::machine::proc::available_memory;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_peers::{Delays, Element, Recipe};
 
-use crate::experiment::{self, asked_for};
+use crate::experiment;
 use crate::experiment::{BenchArgs, Experiment, Measured, Structure};
 use crate::peers;
 use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
@@ -116,7 +117,7 @@ impl Plan {
         let mut plan =
             Self { parts, rounds, round, elements: 0, bytes, deletes_per_s, seed, structure, left_out };
         let (elements, fewer) =
-            experiment::elements_that_fit(args.elements, |elements| plan.memory(elements))?;
+            experiment::elements_within(available_memory(), args.elements, |elements| plan.memory(elements))?;
         plan.elements = elements;
         plan.left_out.extend(fewer);
         Ok(plan)
@@ -125,11 +126,6 @@ impl Plan {
     /// How its objects are made.
     pub(crate) fn recipe(&self, delays: &'static Delays) -> Recipe {
         Recipe { words: (self.bytes - Element::bytes_with_body(0)) / 8, delays }
-    }
-
-    /// Number of rounds of all rows together.
-    pub(crate) fn steps(&self) -> usize {
-        rounds::rows(&self.parts) * self.rounds as usize
     }
 
     pub(crate) fn has(&self, of_this_kind: impl Fn(&str) -> bool) -> bool {
@@ -185,31 +181,18 @@ pub(crate) fn contenders(
     entries: &'static [Entry],
     asked: &[String],
 ) -> Result<(Vec<&'static Entry>, Vec<String>), Stop> {
-    let (present, absent): (Vec<&Entry>, Vec<&Entry>) = entries
-        .iter()
-        .filter(|entry| asked_for(entry.name, asked))
-        .partition(|entry| is_ours(entry.name) || peers::is_built_in(entry.name));
-    let how_to_get = |entry: &Entry| match peers::missing_for(entry.name) {
-        Some(missing) => peers::how_to_get(missing),
-        None => format!("{} left out: it is not part of this build", entry.name),
-    };
-    let named = absent.iter().find(|entry| asked.iter().any(|asked| asked == entry.name));
-    if let Some(entry) = named.or(absent.first().filter(|_| present.is_empty())) {
-        return Err(Stop::usage(how_to_get(entry)));
-    }
-    let mut lines: Vec<String> = absent.into_iter().map(how_to_get).collect();
-    lines.dedup();
-    let mut allowed = Vec::new();
-    for entry in present {
-        match ours::refusal(entry.name) {
-            None => allowed.push(entry),
-            Some(error) if asked.iter().any(|asked| asked == entry.name) => {
-                return Err(Stop::usage(format!("{} cannot run: {error}", entry.name)));
-            }
-            Some(error) => lines.push(format!("{} left out: {error}", entry.name)),
+    let missing = |name: &str| {
+        if is_ours(name) || peers::is_built_in(name) {
+            return ours::refusal(name).map(|error| format!("{name} left out: {error}"));
         }
+        let unknown = || format!("{name} left out: it is not part of this build");
+        Some(peers::missing_for(name).map_or_else(unknown, peers::how_to_get))
+    };
+    let (here, lines) = experiment::present(entries.iter().map(|entry| entry.name), asked, missing)?;
+    if here.is_empty() {
+        return Err(Stop::usage(lines.join("; ")));
     }
-    Ok((allowed, lines))
+    Ok((entries.iter().filter(|entry| here.contains(&entry.name)).collect(), lines))
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use stillpoint_harness::experiment::threads::{Account, Used, as_writer, prepare_writer_thread};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::random::Random;
-use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
+use stillpoint_peers::{Contender, Delays, ReadJob, Writer};
 
-use crate::experiment::readers::{beside_readers, mismatches};
+use crate::experiment::readers::{beside_readers, check, lookups};
 use crate::reclaim::names::Policy;
 use crate::reclaim::setting::Setting;
 
@@ -72,7 +72,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             .needs_background()
             .then(|| scope.spawn(|| background(contender, *writer_cpu, &stop_background)));
         let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(contender.read(job, ready));
-        let (work, outcomes) = beside_readers(reader_cpus, round.seed, read, |go| {
+        let (work, outcomes) = beside_readers(reader_cpus, round.seed, None, read, |go| {
             let mut writer = contender.writer();
             let fences = contender.heavy_fences();
             let (account, begin) = (Account::open(reader_cpus, *writer_cpu), Instant::now());
@@ -99,7 +99,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             delays: round.delays.take(),
             deletes,
             freed,
-            lookups_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
+            lookups_per_s: lookups(&outcomes) / elapsed,
             peak_pending,
             fences_per_s,
             used,
@@ -168,21 +168,10 @@ fn wait(writer: &mut dyn Writer, policy: Policy, until: Instant) {
     }
 }
 
-fn check(outcomes: &[ReadOutcome], deletes: usize, freed: usize) -> Result<(), String> {
-    match mismatches(outcomes) {
-        0 => {}
-        found => return Err(format!("{found} lookups found an element that was freed under the reader")),
-    }
-    if freed != deletes {
-        return Err(format!("{deletes} objects were deleted and {freed} freed"));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defective::{Defect, Defective};
+    use crate::experiment::readers::defective::{Defect, Defective};
     use stillpoint_harness::machine::cpus;
     use stillpoint_peers::Recipe;
 
@@ -218,15 +207,15 @@ mod tests {
         ) -> impl Iterator<Item = Result<Outcome, String>> {
             (0..10).map(move |doubled| run_over(contender, delays, 20 << doubled))
         }
-        for contender in &sound {
+        for (name, contender) in &sound {
             let outcome =
                 runs(&**contender, delays).map(Result::unwrap).find(|outcome| outcome.lookups_per_s > 0.0);
             let outcome = outcome.expect("a reader reads within ten seconds");
-            assert!(outcome.deletes > 0 && outcome.freed == outcome.deletes, "{}", contender.name());
+            assert!(outcome.deletes > 0 && outcome.freed == outcome.deletes, "{name}");
         }
-        let is_there = sound.iter().any(|contender| contender.name() == "liburcu/qsbr");
+        let is_there = sound.iter().any(|(name, _)| *name == "liburcu/qsbr");
         for (broken, expected) in
-            [(Broken::Leaks, "objects were deleted and 0 freed"), (Broken::StaysLinked, "lookups found an")]
+            [(Broken::Leaks, "objects were unlinked and 0 freed"), (Broken::StaysLinked, "lookups found an")]
         {
             match broken_lfht(broken, 256, recipe) {
                 Ok(contender) => {
@@ -315,7 +304,7 @@ mod tests {
     #[test]
     fn a_leak_voids_the_round() {
         let reason = run_with(Defect::Leaks).unwrap_err();
-        assert!(reason.contains("objects were deleted"), "{reason}");
+        assert!(reason.contains("objects were unlinked"), "{reason}");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The content of the page: its charts by experiment, and who is ahead in them.
 
+use clap::ValueEnum;
 use stillpoint_harness::experiment::control::{self, Control};
 use stillpoint_harness::experiment::show::disturbance;
+use stillpoint_harness::output::each_once;
 use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
 use stillpoint_harness::output::json::{Read, Row};
 use stillpoint_multicast_lab::simulate::{self, Table};
@@ -58,7 +60,7 @@ pub(super) struct Shown {
 }
 
 /// All verdicts of a chart together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Standing {
     /// The others are ahead somewhere.
     Behind,
@@ -70,16 +72,7 @@ pub(super) enum Standing {
     Undecided,
 }
 
-impl Standing {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Behind => "behind",
-            Self::Even => "even",
-            Self::Ahead => "ahead",
-            Self::Undecided => "undecided",
-        }
-    }
-}
+stillpoint_harness::named!(pub(super) Standing);
 
 impl Shown {
     /// A chart by itself, which decides nothing.
@@ -170,7 +163,7 @@ fn defaults(experiment: &str) -> &'static [&'static str] {
         "table" => &["stillpoint/table"],
         "timer" => &["stillpoint/wheel", "stillpoint/wheel, burst 1"],
         "pool" => &["stillpoint/pool", "stillpoint/pool, cache 512"],
-        "membarrier" => &["signal/hybrid"],
+        "membarrier" => &["signal/tree"],
         "capi" => &["c/protected", "c/guard", "c/qsbr", "drop-in/urcu-memb", "drop-in/rte_timer"],
         _ => &[],
     }
@@ -180,12 +173,7 @@ fn defaults(experiment: &str) -> &'static [&'static str] {
 pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Section<'r>> {
     let mut sections: Vec<Section<'r>> = Vec::new();
     for (number, read) in results.iter().enumerate() {
-        let mut experiments: Vec<&str> = Vec::new();
-        for row in &read.rows {
-            if !experiments.contains(&&*row.experiment) {
-                experiments.push(&row.experiment);
-            }
-        }
+        let experiments = each_once(read.rows.iter().map(|row| &*row.experiment));
         let last = experiments.last().copied();
         for experiment in experiments {
             let wanted: Vec<&'static Figure> =

@@ -42,49 +42,32 @@ impl<S> OurThread<'_, S> {
     }
 }
 
-impl PushPop for Ours<Stack<u64>> {
-    fn thread(&self) -> Box<dyn PushPopThread + '_> {
-        Box::new(self.thread())
-    }
+macro_rules! push_and_pop {
+    ($($structure:ident),*) => {$(
+        impl PushPop for Ours<$structure<u64>> {
+            fn thread(&self) -> Box<dyn PushPopThread + '_> {
+                Box::new(self.thread())
+            }
+        }
+
+        impl PushPopThread for OurThread<'_, $structure<u64>> {
+            #[inline(always)]
+            fn push(&mut self, value: u64) {
+                self.structure.push(value, &self.reader);
+            }
+
+            #[inline(always)]
+            fn pop(&mut self) -> Option<u64> {
+                self.structure.pop(&self.reader, &mut self.reclaimer)
+            }
+
+            fn poll(&mut self) {
+                self.poll_for_a_batch();
+            }
+        }
+    )*};
 }
-
-impl PushPopThread for OurThread<'_, Stack<u64>> {
-    #[inline(always)]
-    fn push(&mut self, value: u64) {
-        self.structure.push(value, &self.reader);
-    }
-
-    #[inline(always)]
-    fn pop(&mut self) -> Option<u64> {
-        self.structure.pop(&self.reader, &mut self.reclaimer)
-    }
-
-    fn poll(&mut self) {
-        self.poll_for_a_batch();
-    }
-}
-
-impl PushPop for Ours<Queue<u64>> {
-    fn thread(&self) -> Box<dyn PushPopThread + '_> {
-        Box::new(self.thread())
-    }
-}
-
-impl PushPopThread for OurThread<'_, Queue<u64>> {
-    #[inline(always)]
-    fn push(&mut self, value: u64) {
-        self.structure.push(value, &self.reader);
-    }
-
-    #[inline(always)]
-    fn pop(&mut self) -> Option<u64> {
-        self.structure.pop(&self.reader, &mut self.reclaimer)
-    }
-
-    fn poll(&mut self) {
-        self.poll_for_a_batch();
-    }
-}
+push_and_pop!(Stack, Queue);
 
 /// How a list is read.
 struct ReadBy<const GUARDED: bool>(Box<Ours<List<u64, u64>>>);

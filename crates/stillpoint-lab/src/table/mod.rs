@@ -21,6 +21,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::experiment::control::with_control;
 use stillpoint_harness::machine::huge_pages::HugePages;
+use stillpoint_harness::machine::proc::available_memory;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::table::BURST;
@@ -85,13 +86,10 @@ pub(crate) struct Plan {
 
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Table;
+    const CONTENDERS: &'static [&'static str] = CONTENDERS;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
     const OPTIONS: &'static [&'static str] = &["threads", "elements"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
-
-    fn contenders() -> Vec<&'static str> {
-        CONTENDERS.to_vec()
-    }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::missing_dpdk)?;
@@ -155,7 +153,8 @@ impl experiment::Plan for Plan {
         }
         let together = settings.iter().map(|of| of.entries * (of.key_bytes + 8) * contenders.len());
         let single = singles.iter().map(single::Setting::least_bytes);
-        experiment::check_memory(elements, together.chain(single).max().unwrap_or(0) as u64)?;
+        let needed = together.chain(single).max().unwrap_or(0) as u64;
+        experiment::elements_within(available_memory(), Some(elements), |_| needed)?;
         Ok(Self { settings, singles, contenders, rounds, cpus: cpus.to_vec(), seed: args.seed })
     }
 

@@ -74,69 +74,40 @@ impl<K: TableKey, V: TableValue> Ours<K, V> {
     }
 }
 
-/// The methods of the table itself, which is of the default domain: the thread names no reader.
-impl<K: TableKey, V: TableValue> Bound<K, V> for &Ours<K, V> {
-    fn get(&mut self, key: &K) -> Option<u64> {
-        self.table.get(key).map(|value| value.number())
-    }
+/// A way to use the table: `$lookup` reads and updates, `$table` inserts and removes.
+macro_rules! bound {
+    ($($way:ty: |$this:ident| $lookup:expr, $table:expr;)*) => {$(
+        impl<K: TableKey, V: TableValue> Bound<K, V> for $way {
+            fn get(&mut self, key: &K) -> Option<u64> {
+                let $this = self;
+                $lookup.get(key).map(|value| value.number())
+            }
 
-    fn insert(&mut self, key: K, value: V) -> bool {
-        self.table.insert(key, value).is_ok_and(|replaced| replaced.is_none())
-    }
+            fn insert(&mut self, key: K, value: V) -> bool {
+                let $this = self;
+                $table.insert(key, value).is_ok_and(|replaced| replaced.is_none())
+            }
 
-    fn remove(&mut self, key: &K) -> bool {
-        self.table.remove(key).is_some()
-    }
+            fn remove(&mut self, key: &K) -> bool {
+                let $this = self;
+                $table.remove(key).is_some()
+            }
 
-    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
-        self.table.update(key, value).is_ok_and(|replaced| replaced.is_some())
-    }
+            fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
+                let $this = self;
+                $lookup.update(key, value).is_ok_and(|replaced| replaced.is_some())
+            }
 
-    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
-        self.table.get_or_insert(key, value).map_or(0, |(there, _)| there.number())
-    }
+            fn get_or_insert(&mut self, key: K, value: V) -> u64 {
+                let $this = self;
+                $lookup.get_or_insert(key, value).map_or(0, |(there, _)| there.number())
+            }
+        }
+    )*};
 }
-
-impl<K: TableKey, V: TableValue> Bound<K, V> for InHand<'_, K, V> {
-    fn get(&mut self, key: &K) -> Option<u64> {
-        self.lookup.get(key).map(|value| value.number())
-    }
-
-    fn insert(&mut self, key: K, value: V) -> bool {
-        self.table.insert(key, value).is_ok_and(|replaced| replaced.is_none())
-    }
-
-    fn remove(&mut self, key: &K) -> bool {
-        self.table.remove(key).is_some()
-    }
-
-    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
-        self.lookup.update(key, value).is_ok_and(|replaced| replaced.is_some())
-    }
-
-    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
-        self.lookup.get_or_insert(key, value).map_or(0, |(there, _)| there.number())
-    }
-}
-
-impl<K: TableKey, V: TableValue> Bound<K, V> for Kept<K, V> {
-    fn get(&mut self, key: &K) -> Option<u64> {
-        self.0.reader().get(key).map(|value| value.number())
-    }
-
-    fn insert(&mut self, key: K, value: V) -> bool {
-        self.0.insert(key, value).is_ok_and(|replaced| replaced.is_none())
-    }
-
-    fn remove(&mut self, key: &K) -> bool {
-        self.0.remove(key).is_some()
-    }
-
-    fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool {
-        self.0.reader().update(key, value).is_ok_and(|replaced| replaced.is_some())
-    }
-
-    fn get_or_insert(&mut self, key: K, value: V) -> u64 {
-        self.0.reader().get_or_insert(key, value).map_or(0, |(there, _)| there.number())
-    }
+bound! {
+    // The table is of the default domain: the thread names no reader.
+    &Ours<K, V>: |ours| ours.table, ours.table;
+    InHand<'_, K, V>: |own| own.lookup, own.table;
+    Kept<K, V>: |kept| kept.0.reader(), kept.0;
 }

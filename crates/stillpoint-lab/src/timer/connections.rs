@@ -5,6 +5,7 @@
 //! contender does, so all contenders have the same work. Packets that do not fit into the receive ring are dropped,
 //! as a network card would drop them.
 
+use clap::ValueEnum;
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::proc::resident_bytes;
@@ -31,7 +32,7 @@ const LEAST: usize = 64;
 const EACH: u64 = 3_000;
 
 /// How the connection of a packet is chosen.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Choice {
     /// All connections are equally likely.
     Uniform,
@@ -39,14 +40,9 @@ enum Choice {
     Skewed,
 }
 
-impl Choice {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "uniform",
-            Self::Skewed => "skewed",
-        }
-    }
+stillpoint_harness::named!(Choice);
 
+impl Choice {
     fn draw(self, random: &mut Random, connections: u64) -> u32 {
         let drawn = random.draw();
         let any = drawn % connections;

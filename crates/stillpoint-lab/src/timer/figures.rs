@@ -1,6 +1,6 @@
 //! The figures of the RFC, and those of an application.
 
-use stillpoint_harness::output::figures::{Across, Figure, Points, Published, Up};
+use stillpoint_harness::output::figures::{Across, Figure, Published, Up};
 
 const CYCLES: Up = Up::less("", "TSC cycles");
 const COMMON: Figure =
@@ -34,16 +34,8 @@ pub(crate) const FIGURES: &[&Figure] = &[
         up: CYCLES,
         words: WORDS,
         published: &[
-            Published {
-                name: "RFC: htimer (5900X)",
-                setting: TEN_THOUSAND,
-                points: Points::Names(&[("add", 28.0), ("cancel", 10.0)]),
-            },
-            Published {
-                name: "RFC: rte_timer (5900X)",
-                setting: TEN_THOUSAND,
-                points: Points::Names(&[("add", 253.0), ("cancel", 412.0)]),
-            },
+            Published::at_names("RFC: htimer (5900X)", TEN_THOUSAND, &[("add", 28.0), ("cancel", 10.0)]),
+            Published::at_names("RFC: rte_timer (5900X)", TEN_THOUSAND, &[("add", 253.0), ("cancel", 412.0)]),
         ],
         ..COMMON
     },
@@ -73,11 +65,11 @@ pub(crate) const FIGURES: &[&Figure] = &[
         up: CYCLES,
         beside: &["time", "timers"],
         named: &["burst"],
-        published: &[Published {
-            name: "RFC: htimer (5900X)",
-            setting: &[],
-            points: Points::Names(&[("add, at the source", 64.0), ("add, at the target", 13.0)]),
-        }],
+        published: &[Published::at_names(
+            "RFC: htimer (5900X)",
+            &[],
+            &[("add, at the source", 64.0), ("add, at the target", 13.0)],
+        )],
         ..COMMON
     },
     &Figure {

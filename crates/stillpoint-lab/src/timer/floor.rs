@@ -35,10 +35,6 @@ impl Floor {
 }
 
 impl TimerContender for Floor {
-    fn name(&self) -> &'static str {
-        "floor"
-    }
-
     fn can(&self, _: Ability) -> bool {
         false
     }
@@ -60,10 +56,6 @@ impl TimerContender for Floor {
         Ok(())
     }
 
-    fn reset(&mut self, _: &[u64]) -> u64 {
-        0
-    }
-
     fn cancel(&mut self, order: &[u32]) -> u64 {
         order.iter().fold(0, |sum, &which| {
             let index = self.handles[which as usize] as u32 as usize;
@@ -77,14 +69,6 @@ impl TimerContender for Floor {
             self.free = index as u32;
             sum + value.unwrap_or(0)
         })
-    }
-
-    fn idle(&mut self, _: usize) -> u64 {
-        0
-    }
-
-    fn expire(&mut self, _: u64) -> u64 {
-        0
     }
 
     fn forget(&mut self) {

@@ -9,13 +9,11 @@ use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
 use stillpoint_harness::stats::median;
-use stillpoint_peers::timer::{
-    Ability, DelayQueues, HashWheel, Nexus, TimerContender, htimer, rte_timer, rte_timer_drop_in,
-};
+use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerContender, htimer, rte_timer};
 
 use super::cycles::Bracket;
 use super::floor::Floor;
-use super::ours::{Ours, Queue, SharedQueue, Time};
+use super::ours::{Clocked, Instants, Ours, Queue, SharedQueue, Ticks};
 use super::{HOUR, HTIMER, Plan, SPAN, connections, queues, remote, steady, time};
 use crate::experiment::prepare_child;
 
@@ -63,15 +61,15 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
 
 pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
     Ok(match contender(name) {
-        "stillpoint/wheel" => Box::new(Ours::new(timers, Time::Ticks)),
-        "stillpoint/wheel+instant" => Box::new(Ours::new(timers, Time::instants())),
-        "stillpoint/wheel+clock" => Box::new(Ours::new(timers, Time::clock())),
+        "stillpoint/wheel" => Box::new(Ours::<Ticks>::new(timers)),
+        "stillpoint/wheel+instant" => Box::new(Ours::<Instants>::new(timers)),
+        "stillpoint/wheel+clock" => Box::new(Ours::<Clocked>::new(timers)),
         "stillpoint/queue" => Box::new(Queue::new(timers)),
         "stillpoint/delay-queue" => Box::new(SharedQueue::new(timers)),
         "floor" => Box::new(Floor::new(timers)),
         HTIMER => htimer(timers)?,
-        "dpdk/rte_timer" => rte_timer(timers)?,
-        "drop-in/rte_timer" => rte_timer_drop_in(timers)?,
+        "dpdk/rte_timer" => rte_timer(timers, false)?,
+        "drop-in/rte_timer" => rte_timer(timers, true)?,
         "nexus-timer" => Box::new(Nexus::new(timers, false)?),
         "nexus-timer+clock" => Box::new(Nexus::new(timers, true)?),
         "tokio-util" => Box::new(DelayQueues::new(timers)?),
@@ -83,7 +81,7 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
 fn own(plan: &Plan, timers: usize, progress: &Progress) -> Vec<Row> {
     let (bracket, mut random) = (Bracket::new(), Random::new(plan.seed));
     // Contenders are made anew in each round, so that each begins with its memory in order.
-    let measure = |name: &str, work: &Work| slices(make(name, timers)?.as_mut(), work, bracket);
+    let measure = |name: &str, work: &Work| slices(name, make(name, timers)?.as_mut(), work, bracket);
     measured(plan, ("own", timers), plan.rounds, progress, || Work::new(timers, &mut random), measure)
 }
 
@@ -127,10 +125,7 @@ impl Work {
     fn new(timers: usize, random: &mut Random) -> Self {
         let mut delays = || (0..timers).map(|_| 1 + random.draw() % SPAN).collect::<Vec<u64>>();
         let (delays, later) = (delays(), delays());
-        let mut shuffled: Vec<u32> = (0..timers as u32).collect();
-        for last in (1..timers).rev() {
-            shuffled.swap(last, (random.draw() % (last as u64 + 1)) as usize);
-        }
+        let shuffled = random.shuffled(timers);
         Self {
             far: delays.iter().map(|delay| delay + FAR).collect(),
             delays,
@@ -143,7 +138,12 @@ impl Work {
 }
 
 /// Measures each operation once. Every timer that was added must fire or be cancelled.
-fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> Result<Figures, String> {
+fn slices(
+    name: &str,
+    contender: &mut dyn TimerContender,
+    work: &Work,
+    bracket: Bracket,
+) -> Result<Figures, String> {
     let timers = work.delays.len() as u64;
     let all = |what: &str, found: u64| match found == timers {
         true => Ok(()),
@@ -209,10 +209,10 @@ fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> 
         contender.forget();
     }
     // For contenders whose time cannot be set, these would take hours.
-    if contender.can(Ability::Expire) && !contender.name().ends_with("/rte_timer") {
+    if contender.can(Ability::Expire) && !name.contains("/rte_timer") {
         figures.extend(in_steps(contender, work, bracket)?);
     }
-    if contender.name().starts_with("stillpoint") {
+    if name.starts_with("stillpoint") {
         let hours: Vec<u64> = work.delays.iter().map(|delay| delay * (HOUR / SPAN)).collect();
         contender.add(&hours)?;
         let (cycles, fired) = bracket.time(|| contender.expire(HOUR));

@@ -93,13 +93,10 @@ impl child::Order for Plan {
 
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Timer;
+    const CONTENDERS: &'static [&'static str] = CONTENDERS;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
     const OPTIONS: &'static [&'static str] = &["connections"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
-
-    fn contenders() -> Vec<&'static str> {
-        CONTENDERS.to_vec()
-    }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
         let contenders = experiment::contenders::<Self>(&args.contenders, peers::hint)?;

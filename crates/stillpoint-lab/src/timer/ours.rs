@@ -11,32 +11,100 @@ use stillpoint::timer::shared::TimerService;
 use stillpoint::timer::{Clock, Key, Limit, Wheel};
 use stillpoint_peers::timer::{IdleTimers, TimerContender};
 
-pub(super) struct Ours {
+pub(super) struct Ours<T> {
     wheel: Wheel<u64>,
     keys: Vec<Key>,
-    time: Time,
+    time: T,
     limit: Limit,
 }
 
-/// Where the time comes from.
-#[derive(Clone)]
-pub(super) enum Time {
-    /// The caller passes the time in ticks, as the wheel expects it.
-    Ticks,
-    /// The caller has the time in the types of the standard library, and converts it to ticks.
-    Instants { begin: Instant, now: Instant },
-    /// A clock, which is read at each addition, reset and poll, and is ahead of the wheel.
-    Clock { clock: Clock, ahead: u64 },
-}
+/// Where the time comes from. The wheel's own time is `wheel`.
+pub(super) trait Time: Default {
+    /// Whether the experiment sets the time.
+    const IS_SET: bool = true;
 
-impl Time {
-    pub(super) fn instants() -> Self {
-        let begin = Instant::now();
-        Self::Instants { begin, now: begin }
+    /// The time at which the wheel begins.
+    fn begin(&self) -> u64 {
+        0
     }
 
-    pub(super) fn clock() -> Self {
-        Self::Clock { clock: Clock::new(), ahead: 0 }
+    /// The deadline of a timer with this delay.
+    fn deadline(&self, wheel: u64, delay: u64) -> u64;
+
+    /// The time once this many nanoseconds have passed.
+    fn pass(&mut self, wheel: u64, more: u64) -> u64;
+}
+
+/// The caller passes the time in ticks, as the wheel expects it.
+#[derive(Default)]
+pub(super) struct Ticks;
+
+impl Time for Ticks {
+    #[inline(always)]
+    fn deadline(&self, wheel: u64, delay: u64) -> u64 {
+        wheel + delay
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, wheel: u64, more: u64) -> u64 {
+        wheel + more
+    }
+}
+
+/// The caller has the time in the types of the standard library, and converts it to ticks.
+pub(super) struct Instants {
+    begin: Instant,
+    now: Instant,
+}
+
+impl Default for Instants {
+    fn default() -> Self {
+        let begin = Instant::now();
+        Self { begin, now: begin }
+    }
+}
+
+impl Time for Instants {
+    #[inline(always)]
+    fn deadline(&self, _wheel: u64, delay: u64) -> u64 {
+        ticks(self.begin, self.now + Duration::from_nanos(delay))
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, _wheel: u64, more: u64) -> u64 {
+        self.now += Duration::from_nanos(more);
+        ticks(self.begin, black_box(self.now))
+    }
+}
+
+/// A clock, which is read at each addition, reset and poll, and is ahead of the wheel.
+pub(super) struct Clocked {
+    clock: Clock,
+    ahead: u64,
+}
+
+impl Default for Clocked {
+    fn default() -> Self {
+        Self { clock: Clock::new(), ahead: 0 }
+    }
+}
+
+impl Time for Clocked {
+    const IS_SET: bool = false;
+
+    fn begin(&self) -> u64 {
+        self.clock.now()
+    }
+
+    #[inline(always)]
+    fn deadline(&self, _wheel: u64, delay: u64) -> u64 {
+        self.clock.now() + self.ahead + delay
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, _wheel: u64, more: u64) -> u64 {
+        self.ahead += more;
+        self.clock.now() + self.ahead
     }
 }
 
@@ -46,10 +114,10 @@ fn ticks(begin: Instant, at: Instant) -> u64 {
     at.duration_since(begin).as_nanos() as u64
 }
 
-impl Ours {
-    pub(super) fn new(timers: usize, time: Time) -> Self {
-        let now = if let Time::Clock { clock, .. } = &time { clock.now() } else { 0 };
-        let wheel = Wheel::with_capacity(now, timers);
+impl<T: Time> Ours<T> {
+    pub(super) fn new(timers: usize) -> Self {
+        let time = T::default();
+        let wheel = Wheel::with_capacity(time.begin(), timers);
         Self { wheel, keys: Vec::with_capacity(timers), time, limit: Limit::NONE }
     }
 
@@ -58,31 +126,12 @@ impl Ours {
         Self { limit: Limit::expiries(expiries), ..self }
     }
 
-    /// Adds a timer for each delay; `deadline` computes its deadline.
+    /// Polls after this many nanoseconds.
     #[inline(always)]
-    fn add_at(&mut self, delays: &[u64], deadline: impl Fn(&Self, u64) -> u64) -> Result<(), String> {
-        for &delay in delays {
-            let at = deadline(self, delay);
-            self.keys.push(self.wheel.add(at, 1).map_err(|full| full.to_string())?);
-        }
-        Ok(())
-    }
-
-    /// Resets the timers in the same way. Returns how many of them were pending.
-    #[inline(always)]
-    fn reset_at(&mut self, delays: &[u64], deadline: impl Fn(&Self, u64) -> u64) -> u64 {
-        let mut done = 0;
-        for (at, &delay) in delays.iter().enumerate() {
-            let deadline = deadline(self, delay);
-            done += u64::from(self.wheel.reset(self.keys[at], deadline));
-        }
-        done
-    }
-
-    #[inline(always)]
-    fn poll(&mut self, now: u64) -> u64 {
+    fn poll(&mut self, more: u64) -> u64 {
+        let now = self.time.pass(self.wheel.now(), more);
         let mut sum = 0;
-        let progress = self.wheel.poll(now, self.limit, |_, expired| {
+        let progress = self.wheel.poll(black_box(now), self.limit, |_, expired| {
             sum += black_box(expired.into_value()).unwrap_or(0);
         });
         debug_assert!(progress.is_done() || self.limit != Limit::NONE);
@@ -90,33 +139,22 @@ impl Ours {
     }
 }
 
-impl TimerContender for Ours {
-    fn name(&self) -> &'static str {
-        match self.time {
-            Time::Ticks => "stillpoint/wheel",
-            Time::Instants { .. } => "stillpoint/wheel+instant",
-            Time::Clock { .. } => "stillpoint/wheel+clock",
-        }
-    }
-
+impl<T: Time> TimerContender for Ours<T> {
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
-        match self.time.clone() {
-            Time::Ticks => self.add_at(delays, |ours, delay| ours.wheel.now() + delay),
-            Time::Instants { begin, now } => {
-                self.add_at(delays, |_, delay| ticks(begin, now + Duration::from_nanos(delay)))
-            }
-            Time::Clock { clock, ahead } => self.add_at(delays, |_, delay| clock.now() + ahead + delay),
+        for &delay in delays {
+            let at = self.time.deadline(self.wheel.now(), delay);
+            self.keys.push(self.wheel.add(at, 1).map_err(|full| full.to_string())?);
         }
+        Ok(())
     }
 
     fn reset(&mut self, delays: &[u64]) -> u64 {
-        match self.time.clone() {
-            Time::Ticks => self.reset_at(delays, |ours, delay| ours.wheel.now() + delay),
-            Time::Instants { begin, now } => {
-                self.reset_at(delays, |_, delay| ticks(begin, now + Duration::from_nanos(delay)))
-            }
-            Time::Clock { clock, ahead } => self.reset_at(delays, |_, delay| clock.now() + ahead + delay),
+        let mut done = 0;
+        for (at, &delay) in delays.iter().enumerate() {
+            let deadline = self.time.deadline(self.wheel.now(), delay);
+            done += u64::from(self.wheel.reset(self.keys[at], deadline));
         }
+        done
     }
 
     fn cancel(&mut self, order: &[u32]) -> u64 {
@@ -124,42 +162,11 @@ impl TimerContender for Ours {
     }
 
     fn idle(&mut self, polls: usize) -> u64 {
-        let mut sum = 0;
-        match self.time.clone() {
-            Time::Ticks => {
-                let mut now = self.wheel.now();
-                for _ in 0..polls {
-                    now += 1;
-                    sum += self.poll(black_box(now));
-                }
-            }
-            Time::Instants { begin, mut now } => {
-                for _ in 0..polls {
-                    now += Duration::from_nanos(1);
-                    sum += self.poll(ticks(begin, black_box(now)));
-                }
-                self.time = Time::Instants { begin, now };
-            }
-            Time::Clock { clock, ahead } => {
-                (0..polls).for_each(|_| sum += self.poll(clock.now() + ahead));
-            }
-        }
-        sum
+        (0..polls).map(|_| self.poll(u64::from(T::IS_SET))).sum()
     }
 
     fn expire(&mut self, more: u64) -> u64 {
-        let now = match &mut self.time {
-            Time::Ticks => self.wheel.now() + more,
-            Time::Instants { begin, now } => {
-                *now += Duration::from_nanos(more);
-                ticks(*begin, *now)
-            }
-            Time::Clock { clock, ahead } => {
-                *ahead += more;
-                clock.now() + *ahead
-            }
-        };
-        self.poll(now)
+        self.poll(more)
     }
 
     fn forget(&mut self) {
@@ -167,14 +174,11 @@ impl TimerContender for Ours {
     }
 
     fn millisecond(&self) -> Option<u64> {
-        (!matches!(self.time, Time::Clock { .. })).then_some(1_000_000)
+        T::IS_SET.then_some(1_000_000)
     }
 
     fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {
-        let at = match self.time {
-            Time::Instants { begin, now } => ticks(begin, now + Duration::from_nanos(delay)),
-            _ => self.wheel.now() + delay,
-        };
+        let at = self.time.deadline(self.wheel.now(), delay);
         (0..count).try_for_each(|_| self.wheel.add(at, 1).map(drop)).map_err(|full| full.to_string())
     }
 }
@@ -213,10 +217,6 @@ impl Queue {
 }
 
 impl TimerContender for Queue {
-    fn name(&self) -> &'static str {
-        "stillpoint/queue"
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         for &delay in delays {
             let key = self.service.add(self.deadline(delay), 1).map_err(|full| full.to_string())?;
@@ -286,10 +286,6 @@ impl SharedQueue {
 }
 
 impl TimerContender for SharedQueue {
-    fn name(&self) -> &'static str {
-        "stillpoint/delay-queue"
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         for &delay in delays {
             let inserted = self.queue.insert_at(1, self.deadline(delay));

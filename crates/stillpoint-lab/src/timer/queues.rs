@@ -138,10 +138,7 @@ impl Work {
         // A microsecond for each insertion, and as long again in which all items become due.
         let span = items as u64 * 1_000;
         let hour = HOUR.as_nanos() as u64;
-        let mut shuffled: Vec<u32> = (0..items as u32).collect();
-        for last in (1..items).rev() {
-            shuffled.swap(last, (random.draw() % (last as u64 + 1)) as usize);
-        }
+        let shuffled = random.shuffled(items);
         Self {
             delays: (0..items).map(|_| span + random.draw() % span).collect(),
             longest: Duration::from_nanos(2 * span),

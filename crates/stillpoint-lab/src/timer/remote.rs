@@ -24,76 +24,73 @@ const FAR: u64 = 1 << 50;
 const BURSTS: [usize; 2] = [1, 32];
 
 pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
-    let (Some(&source_cpu), Some(&target_cpu)) = (plan.cpus.first(), plan.cpus.get(1)) else {
-        return Ok(Vec::new());
-    };
+    let [source_cpu, target_cpu, ..] = plan.cpus[..] else { return Ok(Vec::new()) };
+    let cpus = [source_cpu, target_cpu];
     let mut rows = Vec::new();
+    let mut measure = |name: &str, burst: usize, measure: &dyn Fn() -> Rounds<Figures>| {
+        if !interrupt::requested() {
+            let row = Row::new("timer", "remote", name).with("timers", TIMERS).with("burst", burst);
+            rows.push(with_quartiles(row.with("rounds", plan.rounds), measure()));
+        }
+    };
+    let has = |name: &str| plan.contenders.iter().any(|of| of == name);
     for burst in BURSTS {
-        if interrupt::requested() {
-            break;
-        }
-        let mut random = Random::new(plan.seed);
-        let deadlines: Vec<u64> = (0..TIMERS).map(|_| 1 + random.draw() % SPAN).collect();
-        let mut service = TimerService::with_capacity(0, 2 * TIMERS);
-        let mut mailbox = service.remote().mailbox(TIMERS);
-        let turn = Barrier::new(2);
-        let remote = service.remote();
-        let (source, target) = std::thread::scope(|scope| {
-            let source = scope.spawn(|| {
-                let pinned = cpus::pin(source_cpu);
-                let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
-                // The first round does not count: caches and branch predictors are cold in it.
-                let round = |_| at_source(&mut mailbox, &timers, &deadlines, burst, &turn);
-                // All rounds run, even after an error, because the target waits for the source in each of them.
-                let rounds: Vec<Result<Figures, String>> = (0..=plan.rounds).map(round).collect();
-                pinned.and_then(|()| rounds.into_iter().collect::<Rounds<Figures>>())
-            });
-            let target = scope.spawn(|| {
-                let pinned = cpus::pin(target_cpu);
-                let round = |_| at_target(&mut service, &deadlines, &turn);
-                let rounds: Vec<Figures> = (0..=plan.rounds).map(round).collect();
-                pinned.map(|()| rounds)
-            });
-            (source.join(), target.join())
-        });
-        let source = source.unwrap_or_else(|_| Err("the source panicked".into()));
-        let target = target.unwrap_or_else(|_| Err("the target panicked".into()));
-        let both = |(source, mut target): (Figures, Figures)| match target.remove("fired") {
-            Some(fired) if fired != TIMERS as f64 => Err(format!("{fired} of {TIMERS} timers have fired")),
-            _ => Ok(source.into_iter().chain(target).collect()),
-        };
-        let rounds = source.and_then(|source| source.into_iter().zip(target?).skip(1).map(both).collect());
-        let row = Row::new("timer", "remote", "stillpoint/wheel")
-            .with("timers", TIMERS)
-            .with("burst", burst)
-            .with("rounds", plan.rounds);
-        rows.push(with_quartiles(row, rounds));
+        measure("stillpoint/wheel", burst, &|| between_wheels(plan, cpus, burst));
     }
-    if plan.contenders.iter().any(|of| of == HTIMER) {
-        for burst in BURSTS {
-            if interrupt::requested() {
-                break;
-            }
-            let row = Row::new("timer", "remote", HTIMER)
-                .with("timers", TIMERS)
-                .with("burst", burst)
-                .with("rounds", plan.rounds);
-            rows.push(with_quartiles(row, beside_htimer(plan, source_cpu, target_cpu, burst)));
-        }
+    for burst in BURSTS.into_iter().filter(|_| has(HTIMER)) {
+        measure(HTIMER, burst, &|| beside_htimer(plan, cpus, burst));
     }
-    for name in ["dpdk/rte_timer", DROP_IN] {
-        if plan.contenders.iter().any(|of| of == name) && !interrupt::requested() {
-            let row = Row::new("timer", "remote", name)
-                .with("timers", TIMERS)
-                .with("burst", 1)
-                .with("rounds", plan.rounds);
-            rows.push(with_quartiles(row, beside_rte_timer(plan, source_cpu, target_cpu, name == DROP_IN)));
-        }
+    for name in ["dpdk/rte_timer", DROP_IN].into_iter().filter(|name| has(name)) {
+        measure(name, 1, &|| beside_rte_timer(plan, cpus, name == DROP_IN));
     }
     // This thread was the target of rte_timer, because the target's list is that of the thread that has initialised
     // DPDK.
     cpus::pin(source_cpu)?;
     Ok(rows)
+}
+
+/// The figures of one side in each round, or why a round does not count.
+type Side = Vec<Result<Figures, String>>;
+
+/// Runs the source and the target, each on its CPU, and puts their figures of each round together. The first round does not
+/// count: caches and branch predictors are cold in it.
+fn on_two_threads(
+    cpus: [usize; 2],
+    source: impl FnOnce() -> Side + Send,
+    target: impl FnOnce() -> Side + Send,
+) -> Rounds<Figures> {
+    let (source, target) = std::thread::scope(|scope| {
+        // A side that cannot be pinned has all its turns: the other one waits for it.
+        let source = scope.spawn(move || (cpus::pin(cpus[0]), source()));
+        let target = scope.spawn(move || (cpus::pin(cpus[1]), target()));
+        (source.join(), target.join())
+    });
+    let (source_pinned, source) = source.map_err(|_| "the source panicked")?;
+    let (target_pinned, target) = target.map_err(|_| "the target panicked")?;
+    source_pinned.and(target_pinned)?;
+    let both = |(source, target): (Result<Figures, _>, Result<Figures, _>)| {
+        Ok(source?.into_iter().chain(target?).collect())
+    };
+    source.into_iter().zip(target).skip(1).map(both).collect()
+}
+
+/// Random delays, and the order of the timers.
+fn work(plan: &Plan, least: u64) -> (Vec<u64>, Vec<u32>) {
+    let mut random = Random::new(plan.seed);
+    ((0..TIMERS).map(|_| least + random.draw() % SPAN).collect(), (0..TIMERS as u32).collect())
+}
+
+fn between_wheels(plan: &Plan, cpus: [usize; 2], burst: usize) -> Rounds<Figures> {
+    let (deadlines, _) = work(plan, 1);
+    let mut service = TimerService::with_capacity(0, 2 * TIMERS);
+    let mut mailbox = service.remote().mailbox(TIMERS);
+    let (turn, remote) = (Barrier::new(2), service.remote());
+    let source = || {
+        let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
+        (0..=plan.rounds).map(|_| at_source(&mut mailbox, &timers, &deadlines, burst, &turn)).collect()
+    };
+    let target = || (0..=plan.rounds).map(|_| at_target(&mut service, &deadlines, &turn)).collect();
+    on_two_threads(cpus, source, target)
 }
 
 /// Works with what was made, or says again why it was not.
@@ -102,93 +99,79 @@ fn with<T, R>(made: &mut Result<T, String>, work: impl FnOnce(&mut T) -> R) -> R
 }
 
 /// The same with `htimer.h`, whose results come back to the source.
-fn beside_htimer(plan: &Plan, source_cpu: usize, target_cpu: usize, burst: usize) -> Rounds<Figures> {
-    let mut random = Random::new(plan.seed);
-    let delays: Vec<u64> = (0..TIMERS).map(|_| 1 + random.draw() % SPAN).collect();
-    let order: Vec<u32> = (0..TIMERS as u32).collect();
+fn beside_htimer(plan: &Plan, cpus: [usize; 2], burst: usize) -> Rounds<Figures> {
+    let (delays, order) = work(plan, 1);
     let each = TIMERS as f64;
     let turn = Barrier::new(2);
     let address = Mutex::new(None);
-    let (source, target) = std::thread::scope(|scope| {
-        let source = scope.spawn(|| {
-            let made = cpus::pin(source_cpu).and_then(|()| HtimerSource::new(TIMERS));
-            let bracket = Bracket::new();
-            turn.wait(); // the target has said its address
-            let address = *address.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut made = made.and_then(|source| Ok((source, address.ok_or("there is no target")?)));
-            // All rounds have the same turns, even after an error.
-            let round = |_| {
-                let asked = with(&mut made, |(source, address)| {
-                    bracket.time(|| source.ask(*address, &delays, burst))
-                });
-                turn.wait(); // the target takes the timers in
-                turn.wait();
-                let results = with(&mut made, |(source, _)| bracket.time(|| source.take_results()));
-                let cancelling = with(&mut made, |(source, _)| bracket.time(|| source.ask_to_cancel()));
-                turn.wait(); // the target takes them out
-                turn.wait();
-                let (added, cancelled) = with(&mut made, |(source, _)| {
-                    source.take_results();
-                    source.told()
-                })?;
-                let ((add, asked), (results, _), (cancel, gone)) = (asked?, results?, cancelling?);
-                if [asked, gone, added, cancelled] != [TIMERS; 4] {
-                    return Err(format!(
-                        "{asked}, {gone} of {TIMERS} requests; {added} added, {cancelled} cancelled"
-                    ));
-                }
-                Ok(Figures::from([
-                    ("remote_source_cycles", add / each),
-                    ("remote_result_cycles", results / each),
-                    ("remote_cancel_cycles", cancel / each),
-                ]))
-            };
-            (0..=plan.rounds).map(round).collect::<Vec<Result<Figures, String>>>()
-        });
-        let target = scope.spawn(|| {
-            let mut made = cpus::pin(target_cpu).and_then(|()| HtimerTarget::new(TIMERS));
-            *address.lock().unwrap_or_else(PoisonError::into_inner) =
-                made.as_ref().ok().map(HtimerTarget::address);
-            let bracket = Bracket::new();
+    let source = || {
+        let made = HtimerSource::new(TIMERS);
+        let bracket = Bracket::new();
+        turn.wait(); // the target has said its address
+        let address = *address.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = made.and_then(|source| Ok((source, address.ok_or("there is no target")?)));
+        // All rounds have the same turns, even after an error.
+        let round = |_| {
+            let asked =
+                with(&mut made, |(source, address)| bracket.time(|| source.ask(*address, &delays, burst)));
+            turn.wait(); // the target takes the timers in
             turn.wait();
-            let round = |_| {
-                // First as many timers of its own, to measure what the wheel itself costs.
-                let own = with(&mut made, |target| {
-                    let own = bracket.time(|| target.add(&delays)).0;
-                    target.cancel(&order);
-                    own
-                });
-                turn.wait();
-                let taking_in = with(&mut made, |target| bracket.time(|| target.process()).0);
-                turn.wait();
-                turn.wait();
-                let taking_out = with(&mut made, |target| bracket.time(|| target.process()).0);
-                turn.wait();
-                let (own, taking_in, taking_out) = (own?, taking_in?, taking_out?);
-                Ok(Figures::from([
-                    ("remote_target_cycles", (taking_in - own) / each),
-                    ("remote_target_whole_cycles", taking_in / each),
-                    ("remote_unlink_cycles", taking_out / each),
-                ]))
-            };
-            (0..=plan.rounds).map(round).collect::<Vec<Result<Figures, String>>>()
-        });
-        (source.join(), target.join())
-    });
-    let source = source.map_err(|_| "the source panicked")?;
-    let target = target.map_err(|_| "the target panicked")?;
-    // The first round does not count: caches and branch predictors are cold in it.
-    let both = |(source, target): (Result<Figures, String>, Result<Figures, String>)| {
-        Ok(source?.into_iter().chain(target?).collect())
+            let results = with(&mut made, |(source, _)| bracket.time(|| source.take_results()));
+            let cancelling = with(&mut made, |(source, _)| bracket.time(|| source.ask_to_cancel()));
+            turn.wait(); // the target takes them out
+            turn.wait();
+            let (added, cancelled) = with(&mut made, |(source, _)| {
+                source.take_results();
+                source.told()
+            })?;
+            let ((add, asked), (results, _), (cancel, gone)) = (asked?, results?, cancelling?);
+            if [asked, gone, added, cancelled] != [TIMERS; 4] {
+                return Err(format!(
+                    "{asked}, {gone} of {TIMERS} requests; {added} added, {cancelled} cancelled"
+                ));
+            }
+            Ok(Figures::from([
+                ("remote_source_cycles", add / each),
+                ("remote_result_cycles", results / each),
+                ("remote_cancel_cycles", cancel / each),
+            ]))
+        };
+        (0..=plan.rounds).map(round).collect()
     };
-    source.into_iter().zip(target).skip(1).map(both).collect()
+    let target = || {
+        let mut made = HtimerTarget::new(TIMERS);
+        *address.lock().unwrap_or_else(PoisonError::into_inner) =
+            made.as_ref().ok().map(HtimerTarget::address);
+        let bracket = Bracket::new();
+        turn.wait();
+        let round = |_| {
+            // First as many timers of its own, to measure what the wheel itself costs.
+            let own = with(&mut made, |target| {
+                let own = bracket.time(|| target.add(&delays)).0;
+                target.cancel(&order);
+                own
+            });
+            turn.wait();
+            let taking_in = with(&mut made, |target| bracket.time(|| target.process()).0);
+            turn.wait();
+            turn.wait();
+            let taking_out = with(&mut made, |target| bracket.time(|| target.process()).0);
+            turn.wait();
+            let (own, taking_in, taking_out) = (own?, taking_in?, taking_out?);
+            Ok(Figures::from([
+                ("remote_target_cycles", (taking_in - own) / each),
+                ("remote_target_whole_cycles", taking_in / each),
+                ("remote_unlink_cycles", taking_out / each),
+            ]))
+        };
+        (0..=plan.rounds).map(round).collect()
+    };
+    on_two_threads(cpus, source, target)
 }
 
 /// Another thread arms and stops timers of the calling thread. A tick is a cycle, and no timer becomes due.
-fn beside_rte_timer(plan: &Plan, source_cpu: usize, target_cpu: usize, drop_in: bool) -> Rounds<Figures> {
-    let mut random = Random::new(plan.seed);
-    let delays: Vec<u64> = (0..TIMERS).map(|_| FAR + random.draw() % SPAN).collect();
-    let order: Vec<u32> = (0..TIMERS as u32).collect();
+fn beside_rte_timer(plan: &Plan, [source_cpu, target_cpu]: [usize; 2], drop_in: bool) -> Rounds<Figures> {
+    let (delays, order) = work(plan, FAR);
     cpus::pin(target_cpu)?;
     let mut timers = RemoteRteTimer::new(TIMERS, drop_in)?;
     let bracket = Bracket::new();
@@ -264,7 +247,7 @@ fn at_source(
     Ok(Figures::from([("remote_source_cycles", first / each), ("remote_cancel_cycles", cancelling / each)]))
 }
 
-fn at_target(service: &mut TimerService<u64>, deadlines: &[u64], turn: &Barrier) -> Figures {
+fn at_target(service: &mut TimerService<u64>, deadlines: &[u64], turn: &Barrier) -> Result<Figures, String> {
     let bracket = Bracket::new();
     let each = deadlines.len() as f64;
     // First adds the same number of timers as its own, to measure what the wheel itself costs. The source adds its
@@ -288,10 +271,12 @@ fn at_target(service: &mut TimerService<u64>, deadlines: &[u64], turn: &Barrier)
     });
     debug_assert!(progress.is_done());
     turn.wait();
-    Figures::from([
+    if fired != TIMERS as u64 {
+        return Err(format!("{fired} of {TIMERS} timers have fired"));
+    }
+    Ok(Figures::from([
         ("remote_target_cycles", (taking_in - own) / each),
         ("remote_target_whole_cycles", taking_in / each),
         ("remote_unlink_cycles", taking_out / each),
-        ("fired", fired as f64),
-    ])
+    ]))
 }

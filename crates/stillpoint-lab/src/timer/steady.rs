@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use stillpoint_harness::experiment::control::contender;
+use stillpoint_harness::experiment::control::contender as contender_of;
 use stillpoint_harness::machine::tsc;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
@@ -17,7 +17,7 @@ use stillpoint_peers::timer::TimerContender;
 use super::Plan;
 use super::cycles::Bracket;
 use super::measure::{self, Figures};
-use super::ours::{Ours, Time};
+use super::ours::{Instants, Ours, Ticks};
 
 pub(super) const TIMERS: [usize; 2] = [100_000, 1_000_000];
 /// The timeout, in milliseconds, and the number of polls until each timer has fired once.
@@ -42,23 +42,23 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
             first
         };
         let measure =
-            |name: &str, first: &Vec<u64>| polls(make(name, timers)?.as_mut(), first, bracket, tsc_hz);
+            |name: &str, first: &Vec<u64>| polls(name, make(name, timers)?.as_mut(), first, bracket, tsc_hz);
         measure::measured(plan, ("steady", timers), rounds(plan), progress, first, measure)
     };
     plan.steady.iter().copied().flat_map(of_number).collect()
 }
 
 fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    let ours = |time| Ok(Box::new(Ours::new(timers, time).within(LIMIT)) as Box<dyn TimerContender>);
-    match contender(name) {
-        "stillpoint/wheel" => ours(Time::Ticks),
-        "stillpoint/wheel+instant" => ours(Time::instants()),
+    match contender_of(name) {
+        "stillpoint/wheel" => Ok(Box::new(Ours::<Ticks>::new(timers).within(LIMIT))),
+        "stillpoint/wheel+instant" => Ok(Box::new(Ours::<Instants>::new(timers).within(LIMIT))),
         other => measure::make(other, timers),
     }
 }
 
 /// Polls for twice the timeout; only the second half counts.
 fn polls(
+    name: &str,
     contender: &mut dyn TimerContender,
     first: &[u64],
     bracket: Bracket,
@@ -70,7 +70,7 @@ fn polls(
     }
     // The deadlines in milliseconds, in order: a renewed timer is due after all others.
     let mut deadlines: VecDeque<u64> = first.iter().copied().collect();
-    let empty = contender.name() == "floor";
+    let empty = contender_of(name) == "floor";
     let mut cycles = Vec::with_capacity(TIMEOUT as usize);
     let (mut most, mut latest) = (0, 0);
     for now in 1..=2 * TIMEOUT {

@@ -14,18 +14,18 @@ begin() { say begin "{\"kernel\":\"Linux 6.1\",\"vcpus\":$vcpus,\"clock\":\"tsc\
 row() {
     params='{"workload":"deletes","mode":"'$1'","readers":1,"policy":"poll","elements":256,"rounds":3,"round_s":0.1}'
     metrics='{"gp_us_mean":'$2',"gp_us_max":'$2',"delay_us_mean":'$2',"delay_us_max":'$2',"lookups_per_s":1000}'
-    say row '{"contender":"stillpoint/protected","params":'$params',"metrics":'$metrics'}'
+    say row '{"experiment":"guest","scenario":"","contender":"stillpoint/protected","params":'$params',"metrics":'$metrics'}'
 }
 mail() {
     params='{"workload":"mail","mode":"symmetric","readers":1,"policy":"delete","elements":256,"rounds":3,"round_s":0.1}'
     metrics='{"gp_us_mean":20,"gp_us_max":50,"cpu_us_per_gp":'$vcpus',"peak_pending_bytes":'$((vcpus * vcpus * 1024))'}'
     course='[{"second":0.01,"delay_us_max":30.5,"pending_bytes":256},{"second":0.02,"delay_us_max":null,"pending_bytes":1024}]'
-    say row '{"contender":"stillpoint/protected","params":'$params',"metrics":'$metrics',"course":'$course'}'
+    say row '{"experiment":"guest","scenario":"","contender":"stillpoint/protected","params":'$params',"metrics":'$metrics',"course":'$course'}'
 }
 kernel() {
     params='{"workload":"kernel","mode":"none","readers":2,"policy":"synchronize","grace_periods_by":"kprobes","rounds":3,"round_s":0.1}'
     metrics='{"synchronize_rcu_us_mean":'$((vcpus * 3000))',"synchronize_rcu_us_max":'$((vcpus * 9000))',"calls":70}'
-    say row '{"contender":"linux/rcu","params":'$params',"metrics":'$metrics'}'
+    say row '{"experiment":"guest","scenario":"","contender":"linux/rcu","params":'$params',"metrics":'$metrics'}'
 }
 
 echo 'booting'

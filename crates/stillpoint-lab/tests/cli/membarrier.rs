@@ -21,7 +21,7 @@ fn every_setting_has_rows_of_the_agreed_form() {
     let rows = result["rows"].as_array().unwrap();
     for state in ["paused", "spinning"] {
         for threads in [3, 20] {
-            for name in ["mprotect", "signal/flat", "signal/tree", "signal/hybrid", "syscall (again)"] {
+            for name in ["mprotect", "signal/flat", "signal/tree", "syscall (again)"] {
                 let row = rows.iter().find(|row| {
                     let params = &row["params"];
                     row["contender"] == name && params["threads"] == threads && params["state"] == state

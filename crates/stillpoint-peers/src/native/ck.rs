@@ -5,25 +5,22 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{RawElement, RawJob, RawSections};
+use super::{RawElement, RawJob, micro};
+use crate::c_functions::opaque;
+use crate::contender::{Retire, Retiring};
 use crate::element::free_by_head;
-use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer};
 
 const NAME: &str = "ck/epoch";
 
 pub(crate) const ENTRIES: &[Entry] =
     &[Entry { name: NAME, peer: "ck", make: |slots, _| Box::new(Epoch::new(slots)) }];
 
-/// `struct stillpoint_ck`: the epoch and its records.
-#[repr(C)]
-struct RawEpoch {
-    opaque: [u8; 0],
-}
-
-/// `ck_epoch_record_t`.
-#[repr(C)]
-struct RawRecord {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct stillpoint_ck`: the epoch and its records.
+    struct RawEpoch;
+    /// `ck_epoch_record_t`.
+    struct RawRecord;
 }
 
 type Release = unsafe extern "C" fn(*mut c_void);
@@ -34,19 +31,15 @@ unsafe extern "C" {
     fn stillpoint_ck_join(epoch: *mut RawEpoch) -> *mut RawRecord;
     fn stillpoint_ck_leave(record: *mut RawRecord);
     fn stillpoint_ck_read(record: *mut RawRecord, job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_ck_read_sections(record: *mut RawRecord, job: *const RawSections<'_>) -> ReadOutcome;
     fn stillpoint_ck_retire(record: *mut RawRecord, element: *mut RawElement, release: Release);
     fn stillpoint_ck_poll(record: *mut RawRecord);
     fn stillpoint_ck_barrier(record: *mut RawRecord);
-    safe fn stillpoint_ck_micro_pin(iterations: u64);
-    safe fn stillpoint_ck_micro_retire(iterations: u64);
-    safe fn stillpoint_ck_micro_heavy(iterations: u64);
 }
 
 pub(crate) const MICRO: &[Micro] = &[
-    Micro { contender: NAME, operation: "pin", run: |n| stillpoint_ck_micro_pin(n) },
-    Micro { contender: NAME, operation: "retire", run: |n| stillpoint_ck_micro_retire(n) },
-    Micro { contender: NAME, operation: "heavy", run: |n| stillpoint_ck_micro_heavy(n) },
+    micro!(NAME, "pin", "stillpoint_ck_micro_pin"),
+    micro!(NAME, "retire", "stillpoint_ck_micro_retire"),
+    micro!(NAME, "heavy", "stillpoint_ck_micro_heavy"),
 ];
 
 struct Epoch {
@@ -94,69 +87,40 @@ impl Drop for Record<'_> {
 }
 
 impl Contender for Epoch {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let record = self.join();
         ready();
-        // SAFETY: the record is this thread's; the job borrows what it points to; replaced elements are freed only
-        // through this epoch.
+        // SAFETY: the record is this thread's; the job borrows what it points to; unlinked elements are freed only through this epoch.
         unsafe { stillpoint_ck_read(record.raw.as_ptr(), &RawJob::new(&self.slots, job)) }
     }
 
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let record = self.join();
-        ready();
-        // SAFETY: the record is this thread's; the job borrows what it points to, and the work; replaced elements are freed only through
-        // this epoch.
-        unsafe { stillpoint_ck_read_sections(record.raw.as_ptr(), &RawSections::new(&self.slots, job, work)) }
-    }
-
     fn writer(&self) -> Box<dyn Writer + '_> {
-        Box::new(EpochWriter { record: self.join() })
+        Box::new(Retiring(self.join()))
     }
 }
 
-struct EpochWriter<'a> {
-    record: Record<'a>,
-}
+impl Retire for Record<'_> {
+    fn polls_at_replacement(&self) -> bool {
+        true
+    }
 
-impl EpochWriter<'_> {
-    /// Takes over an element that was unlinked just now.
+    fn slots(&self) -> &Slots {
+        &self.epoch.slots
+    }
+
     fn retire(&mut self, old: *mut Element) {
         // SAFETY: the record is this thread's; `old` is unlinked and handed over once.
-        unsafe { stillpoint_ck_retire(self.record.raw.as_ptr(), old.cast(), free_by_head) };
-    }
-}
-
-impl Writer for EpochWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        self.retire(self.record.epoch.slots.replace(index));
-        self.poll();
-    }
-
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.record.epoch.slots.publish(index, new) {
-            self.retire(old);
-        }
+        unsafe { stillpoint_ck_retire(self.raw.as_ptr(), old.cast(), free_by_head) };
     }
 
     fn poll(&mut self) {
         // SAFETY: the record is this thread's and outside a section.
-        unsafe { stillpoint_ck_poll(self.record.raw.as_ptr()) };
+        unsafe { stillpoint_ck_poll(self.raw.as_ptr()) };
     }
 
     fn drain(&mut self) {
         // SAFETY: the record is this thread's and outside a section.
-        unsafe { stillpoint_ck_barrier(self.record.raw.as_ptr()) };
-    }
-}
-
-impl Drop for EpochWriter<'_> {
-    fn drop(&mut self) {
-        self.drain();
+        unsafe { stillpoint_ck_barrier(self.raw.as_ptr()) };
     }
 }
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{hint, thread};
 
 use self::raw::{Pending, Qsbr, Ring};
-use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Slots, Work, Writer};
+use crate::contender::{Retire, Retiring};
+use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Slots, Writer};
 
-mod raw;
+pub(crate) mod raw;
 
 pub(crate) use self::raw::MICRO;
 
@@ -18,34 +19,12 @@ const NAME_POLL: &str = "dpdk/rcu+poll";
 const NAME_BACKGROUND: &str = "dpdk/rcu+background";
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    Entry {
-        name: NAME,
-        peer: PEER,
-        make: |slots, max_readers| {
-            Box::new(Fifo {
-                slots: Arc::clone(slots),
-                qsbr: Qsbr::new(max_readers),
-                check_at_delete: true,
-                name: NAME,
-            })
-        },
-    },
-    Entry {
-        name: NAME_POLL,
-        peer: PEER,
-        make: |slots, max_readers| {
-            Box::new(Fifo {
-                slots: Arc::clone(slots),
-                qsbr: Qsbr::new(max_readers),
-                check_at_delete: false,
-                name: NAME_POLL,
-            })
-        },
-    },
+    Entry { name: NAME, peer: PEER, make: |slots, readers| Box::new(Fifo::new(slots, readers, true)) },
+    Entry { name: NAME_POLL, peer: PEER, make: |slots, readers| Box::new(Fifo::new(slots, readers, false)) },
     Entry {
         name: NAME_BACKGROUND,
         peer: PEER,
-        make: |slots, max_readers| Box::new(Background::new(slots, max_readers)),
+        make: |slots, readers| Box::new(Background::new(slots, readers)),
     },
 ];
 
@@ -53,29 +32,24 @@ pub(crate) const ENTRIES: &[Entry] = &[
 struct Fifo {
     slots: Arc<Slots>,
     qsbr: Qsbr,
-    check_at_delete: bool,
-    name: &'static str,
+    polls_at_replacement: bool,
+}
+
+impl Fifo {
+    fn new(slots: &Arc<Slots>, max_readers: usize, polls_at_replacement: bool) -> Self {
+        Self { slots: Arc::clone(slots), qsbr: Qsbr::new(max_readers), polls_at_replacement }
+    }
 }
 
 impl Contender for Fifo {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let reader = self.qsbr.reader(job.index);
         ready();
         reader.read(&self.slots, job)
     }
 
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let reader = self.qsbr.reader(job.index);
-        ready();
-        reader.read_sections(&self.slots, job, work)
-    }
-
     fn writer(&self) -> Box<dyn Writer + '_> {
-        Box::new(FifoWriter { fifo: self, pending: VecDeque::with_capacity(1024) })
+        Box::new(Retiring(FifoWriter { fifo: self, pending: VecDeque::with_capacity(1024) }))
     }
 }
 
@@ -85,25 +59,18 @@ struct FifoWriter<'a> {
     pending: VecDeque<Pending>,
 }
 
-impl FifoWriter<'_> {
+impl Retire for FifoWriter<'_> {
+    fn polls_at_replacement(&self) -> bool {
+        self.fifo.polls_at_replacement
+    }
+
+    fn slots(&self) -> &Slots {
+        &self.fifo.slots
+    }
+
     fn retire(&mut self, old: *mut Element) {
         // SAFETY: `old` has just been unlinked from the slots, whose readers all report to this contender's one variable.
         self.pending.push_back(unsafe { self.fifo.qsbr.start(old) });
-    }
-}
-
-impl Writer for FifoWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        self.retire(self.fifo.slots.replace(index));
-        if self.fifo.check_at_delete {
-            self.poll();
-        }
-    }
-
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.fifo.slots.publish(index, new) {
-            self.retire(old);
-        }
     }
 
     fn poll(&mut self) {
@@ -121,12 +88,6 @@ impl Writer for FifoWriter<'_> {
             self.poll();
             thread::yield_now();
         }
-    }
-}
-
-impl Drop for FifoWriter<'_> {
-    fn drop(&mut self) {
-        self.drain();
     }
 }
 
@@ -188,27 +149,17 @@ impl Background {
 }
 
 impl Contender for Background {
-    fn name(&self) -> &'static str {
-        NAME_BACKGROUND
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let reader = self.qsbr.reader(job.index);
         ready();
         reader.read(&self.slots, job)
     }
 
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let reader = self.qsbr.reader(job.index);
-        ready();
-        reader.read_sections(&self.slots, job, work)
-    }
-
     fn writer(&self) -> Box<dyn Writer + '_> {
         let producer = self.producer.try_lock().expect("dpdk/rcu+background has a writer already");
         // Relaxed: the last writer waited for this count, and the mutex orders the writers.
         let pushed = self.freed.load(Ordering::Relaxed);
-        Box::new(BackgroundWriter { background: self, pushed, _producer: producer })
+        Box::new(Retiring(BackgroundWriter { background: self, pushed, _producer: producer }))
     }
 
     fn background(&self, stop: &AtomicBool) {
@@ -232,7 +183,11 @@ struct BackgroundWriter<'a> {
     _producer: MutexGuard<'a, ()>,
 }
 
-impl BackgroundWriter<'_> {
+impl Retire for BackgroundWriter<'_> {
+    fn slots(&self) -> &Slots {
+        &self.background.slots
+    }
+
     fn retire(&mut self, old: *mut Element) {
         // SAFETY: `old` has just been unlinked from the slots, whose readers all report to this contender's one variable.
         let mut pending = unsafe { self.background.qsbr.start(old) };
@@ -243,32 +198,11 @@ impl BackgroundWriter<'_> {
             self.background.help();
         }
     }
-}
-
-impl Writer for BackgroundWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        self.retire(self.background.slots.replace(index));
-    }
-
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.background.slots.publish(index, new) {
-            self.retire(old);
-        }
-    }
-
-    /// Does nothing: the background thread frees.
-    fn poll(&mut self) {}
 
     fn drain(&mut self) {
         // Acquire pairs with the count in `step`: the free has happened.
         while self.background.freed.load(Ordering::Acquire) != self.pushed {
             self.background.help();
         }
-    }
-}
-
-impl Drop for BackgroundWriter<'_> {
-    fn drop(&mut self) {
-        self.drain();
     }
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 // Links the library, whose functions C calls by name.
 use stillpoint_c as _;
 
-use super::{RawElement, RawJob, RawSections};
-use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, free_element};
+use super::{RawElement, RawJob, micro};
+use crate::c_functions::opaque;
+use crate::contender::{Retire, Retiring};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, free_element};
 
 const PEER: &str = "stillpoint.h";
 const NAME_PROTECTED: &str = "c/protected";
@@ -20,30 +22,17 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: NAME_PROTECTED,
         peer: PEER,
-        make: |slots, _| Box::new(Header::new(slots, NAME_PROTECTED, Reading::Protected)),
+        make: |slots, _| Box::new(Header::new(slots, Reading::Protected)),
     },
-    Entry {
-        name: NAME_GUARD,
-        peer: PEER,
-        make: |slots, _| Box::new(Header::new(slots, NAME_GUARD, Reading::Guard)),
-    },
-    Entry {
-        name: NAME_QSBR,
-        peer: PEER,
-        make: |slots, _| Box::new(Header::new(slots, NAME_QSBR, Reading::Qsbr)),
-    },
+    Entry { name: NAME_GUARD, peer: PEER, make: |slots, _| Box::new(Header::new(slots, Reading::Guard)) },
+    Entry { name: NAME_QSBR, peer: PEER, make: |slots, _| Box::new(Header::new(slots, Reading::Qsbr)) },
 ];
 
-/// `struct still_domain`.
-#[repr(C)]
-struct RawDomain {
-    opaque: [u8; 0],
-}
-
-/// `struct still_reclaimer`.
-#[repr(C)]
-struct RawReclaimer {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct still_domain`.
+    struct RawDomain;
+    /// `struct still_reclaimer`.
+    struct RawReclaimer;
 }
 
 /// `union reader` in c/stillpoint.c.
@@ -68,43 +57,28 @@ unsafe extern "C" {
     fn stillpoint_c_join(domain: NonNull<RawDomain>, reading: Reading) -> RawReader;
     fn stillpoint_c_leave(reader: RawReader, reading: Reading);
     fn stillpoint_c_read(reader: RawReader, reading: Reading, job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_c_read_sections(
-        reader: RawReader,
-        reading: Reading,
-        job: *const RawSections<'_>,
-    ) -> ReadOutcome;
     fn stillpoint_c_reclaimer(domain: NonNull<RawDomain>) -> NonNull<RawReclaimer>;
     fn stillpoint_c_end(reclaimer: NonNull<RawReclaimer>);
     fn stillpoint_c_retire(reclaimer: NonNull<RawReclaimer>, element: *mut RawElement, release: Release);
     fn stillpoint_c_poll(reclaimer: NonNull<RawReclaimer>);
     fn stillpoint_c_flush(reclaimer: NonNull<RawReclaimer>);
-    safe fn stillpoint_c_micro_quiescent(iterations: u64);
-    safe fn stillpoint_c_micro_pin(iterations: u64);
-    safe fn stillpoint_c_micro_protect(iterations: u64);
-    safe fn stillpoint_c_micro_check(iterations: u64);
-    safe fn stillpoint_c_micro_retire(iterations: u64);
-    safe fn stillpoint_c_micro_lookup(iterations: u64);
-    safe fn stillpoint_c_micro_burst(iterations: u64);
-    safe fn stillpoint_c_micro_lookup_of_many(iterations: u64);
-    safe fn stillpoint_c_micro_burst_of_many(iterations: u64);
 }
 
 pub(crate) const MICRO: &[Micro] = &[
-    Micro { contender: NAME_QSBR, operation: "quiescent", run: |n| stillpoint_c_micro_quiescent(n) },
-    Micro { contender: NAME_GUARD, operation: "pin", run: |n| stillpoint_c_micro_pin(n) },
-    Micro { contender: NAME_PROTECTED, operation: "protect", run: |n| stillpoint_c_micro_protect(n) },
-    Micro { contender: NAME_QSBR, operation: "check", run: |n| stillpoint_c_micro_check(n) },
-    Micro { contender: NAME_PROTECTED, operation: "retire", run: |n| stillpoint_c_micro_retire(n) },
-    Micro { contender: NAME_QSBR, operation: "lookup", run: |n| stillpoint_c_micro_lookup(n) },
-    Micro { contender: NAME_QSBR, operation: "burst", run: |n| stillpoint_c_micro_burst(n) },
-    Micro { contender: NAME_QSBR, operation: "lookup-1m", run: |n| stillpoint_c_micro_lookup_of_many(n) },
-    Micro { contender: NAME_QSBR, operation: "burst-1m", run: |n| stillpoint_c_micro_burst_of_many(n) },
+    micro!(NAME_QSBR, "quiescent", "stillpoint_c_micro_quiescent"),
+    micro!(NAME_GUARD, "pin", "stillpoint_c_micro_pin"),
+    micro!(NAME_PROTECTED, "protect", "stillpoint_c_micro_protect"),
+    micro!(NAME_QSBR, "check", "stillpoint_c_micro_check"),
+    micro!(NAME_PROTECTED, "retire", "stillpoint_c_micro_retire"),
+    micro!(NAME_QSBR, "lookup", "stillpoint_c_micro_lookup"),
+    micro!(NAME_QSBR, "burst", "stillpoint_c_micro_burst"),
+    micro!(NAME_QSBR, "lookup-1m", "stillpoint_c_micro_lookup_of_many"),
+    micro!(NAME_QSBR, "burst-1m", "stillpoint_c_micro_burst_of_many"),
 ];
 
 struct Header {
     slots: Arc<Slots>,
     domain: NonNull<RawDomain>,
-    name: &'static str,
     reading: Reading,
 }
 
@@ -114,8 +88,8 @@ unsafe impl Send for Header {}
 unsafe impl Sync for Header {}
 
 impl Header {
-    fn new(slots: &Arc<Slots>, name: &'static str, reading: Reading) -> Self {
-        Self { slots: Arc::clone(slots), domain: stillpoint_c_new(), name, reading }
+    fn new(slots: &Arc<Slots>, reading: Reading) -> Self {
+        Self { slots: Arc::clone(slots), domain: stillpoint_c_new(), reading }
     }
 
     fn join(&self) -> Member<'_> {
@@ -147,45 +121,24 @@ impl Drop for Member<'_> {
 }
 
 impl Contender for Header {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let member = self.join();
         ready();
-        // SAFETY: the reader is this thread's; the job borrows what it points to; replaced elements are freed only through
+        // SAFETY: the reader is this thread's; the job borrows what it points to; unlinked elements are freed only through
         // this domain.
         unsafe { stillpoint_c_read(member.reader, member.reading, &RawJob::new(&self.slots, job)) }
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let member = self.join();
-        ready();
-        let job = RawSections::new(&self.slots, job, work);
-        // SAFETY: the reader is this thread's; the job borrows what it points to, and the work; replaced elements are freed only through
-        // this domain.
-        unsafe { stillpoint_c_read_sections(member.reader, member.reading, &job) }
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
         // SAFETY: the domain lives as long as `self`.
         let reclaimer = unsafe { stillpoint_c_reclaimer(self.domain) };
-        Box::new(Polling { header: self, reclaimer })
+        Box::new(Retiring(Polling { header: self, reclaimer }))
     }
 }
 
 struct Polling<'a> {
     header: &'a Header,
     reclaimer: NonNull<RawReclaimer>,
-}
-
-impl Polling<'_> {
-    /// Takes over an element that was unlinked just now.
-    fn retire(&mut self, old: *mut Element) {
-        // SAFETY: the reclaimer is this writer's; `old` is unlinked and handed over once.
-        unsafe { stillpoint_c_retire(self.reclaimer, old.cast(), release) };
-    }
 }
 
 /// # Safety
@@ -195,16 +148,18 @@ unsafe extern "C" fn release(element: *mut c_void, _context: *mut c_void) {
     unsafe { free_element(element.cast()) };
 }
 
-impl Writer for Polling<'_> {
-    fn replace(&mut self, index: usize) {
-        self.retire(self.header.slots.replace(index));
-        self.poll();
+impl Retire for Polling<'_> {
+    fn polls_at_replacement(&self) -> bool {
+        true
     }
 
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.header.slots.publish(index, new) {
-            self.retire(old);
-        }
+    fn slots(&self) -> &Slots {
+        &self.header.slots
+    }
+
+    fn retire(&mut self, old: *mut Element) {
+        // SAFETY: the reclaimer is this writer's; `old` is unlinked and handed over once.
+        unsafe { stillpoint_c_retire(self.reclaimer, old.cast(), release) };
     }
 
     fn poll(&mut self) {
@@ -220,8 +175,7 @@ impl Writer for Polling<'_> {
 
 impl Drop for Polling<'_> {
     fn drop(&mut self) {
-        self.drain();
-        // SAFETY: nothing is pending, and the handle is not used again.
+        // SAFETY: the writer has drained it before, so nothing is pending, and the handle is not used again.
         unsafe { stillpoint_c_end(self.reclaimer) };
     }
 }

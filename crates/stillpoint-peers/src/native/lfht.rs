@@ -5,21 +5,17 @@ use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::urcu::{Field, Flavour, KINDS, Membership, Urcu};
-use super::{RawJob, RawSections, urcu_sync};
+use super::urcu::{Field, Flavour, Functions, KINDS, Membership, Urcu};
+use super::{RawJob, urcu_sync};
+use crate::c_functions::opaque;
 use crate::table::Broken;
-use crate::{Contender, Element, ReadOutcome, Recipe};
+use crate::{Contender, Element, Named, ReadOutcome, Recipe};
 
-/// `struct cds_lfht`.
-#[repr(C)]
-pub(super) struct RawTable {
-    opaque: [u8; 0],
-}
-
-/// A [`Linked`] as C code sees it.
-#[repr(C)]
-pub(super) struct RawLinked {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct cds_lfht`.
+    pub(super) struct RawTable;
+    /// A [`Linked`] as C code sees it.
+    pub(super) struct RawLinked;
 }
 
 /// `struct linked` in c/urcu_flavour.h: an element, and the node by which it is linked, which only C code touches.
@@ -30,17 +26,6 @@ struct Linked {
 }
 
 const _: () = assert!(size_of::<Linked>() == 128 && offset_of!(Linked, element) == 64);
-
-/// The table functions of a flavour, from c/urcu_flavour.h.
-#[derive(Clone, Copy)]
-pub(super) struct Functions {
-    pub(super) new: unsafe extern "C" fn(u64) -> *mut RawTable,
-    pub(super) free: unsafe extern "C" fn(*mut RawTable),
-    pub(super) link: unsafe extern "C" fn(*mut RawTable, *mut RawLinked),
-    pub(super) unlink: unsafe extern "C" fn(*mut RawTable, u64) -> *mut RawLinked,
-    pub(super) read: unsafe extern "C" fn(*mut RawTable, *const RawJob<'_>) -> ReadOutcome,
-    pub(super) read_sections: unsafe extern "C" fn(*mut RawTable, *const RawSections<'_>) -> ReadOutcome,
-}
 
 /// A table with all elements.
 pub(super) struct Lfht {
@@ -93,13 +78,6 @@ impl Lfht {
         // SAFETY: the table is alive; the job borrows what it points to; the caller's promise.
         unsafe { (self.functions.read)(self.raw.as_ptr(), job) }
     }
-
-    /// # Safety
-    /// As for [`read`](Lfht::read).
-    pub(super) unsafe fn read_sections(&self, job: &RawSections<'_>) -> ReadOutcome {
-        // SAFETY: the table is alive; the job borrows what it points to, and the work; the caller's promise.
-        unsafe { (self.functions.read_sections)(self.raw.as_ptr(), job) }
-    }
 }
 
 impl Drop for Lfht {
@@ -148,7 +126,7 @@ pub(crate) fn contenders(
     wanted: impl Fn(&str) -> bool,
     elements: usize,
     recipe: Recipe,
-) -> Result<Vec<Box<dyn Contender>>, String> {
+) -> Result<Vec<Named>, String> {
     let mut tables: Vec<Arc<Lfht>> = Vec::new();
     let mut field = |flavour: &'static Flavour| {
         if let Some(table) = tables.iter().find(|table| ptr::eq(table.flavour, flavour)) {
@@ -158,12 +136,12 @@ pub(crate) fn contenders(
         tables.push(Arc::clone(&table));
         Ok::<Field, String>(Field::Table(table))
     };
-    let mut made: Vec<Box<dyn Contender>> = Vec::new();
+    let mut made: Vec<Named> = Vec::new();
     for kind in KINDS.iter().filter(|kind| kind.flavour.tables.is_some() && wanted(kind.name)) {
-        made.push(Box::new(Urcu { field: field(kind.flavour)?, kind }));
+        made.push((kind.name, Box::new(Urcu { field: field(kind.flavour)?, kind })));
     }
     if wanted(urcu_sync::NAME) {
-        made.push(urcu_sync::over(field(urcu_sync::FLAVOUR)?));
+        made.push((urcu_sync::NAME, urcu_sync::over(field(urcu_sync::FLAVOUR)?)));
     }
     Ok(made)
 }

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
+use crate::c_functions::opaque;
 use crate::{Element, ReadJob, Slots, Work};
 
 #[cfg(peer_ck)]
@@ -20,10 +21,9 @@ pub(crate) mod urcu;
 #[cfg(peer_urcu)]
 mod urcu_sync;
 
-/// An [`Element`](crate::Element) as C code sees it: `struct element` in c/peer.h.
-#[repr(C)]
-pub(crate) struct RawElement {
-    opaque: [u8; 0],
+opaque! {
+    /// An [`Element`](crate::Element) as C code sees it: `struct element` in c/peer.h.
+    pub(crate) struct RawElement;
 }
 
 /// `struct read_job` in c/peer.h. The C side treats the slots, what they point to and the flag as C11 atomics,
@@ -34,6 +34,9 @@ pub(crate) struct RawJob<'a> {
     mask: u64,
     seed: u64,
     stop: *const AtomicBool,
+    work: *const c_void,
+    inside: Option<unsafe extern "C" fn(*const c_void, *const RawElement, u64) -> bool>,
+    rest: Option<unsafe extern "C" fn(*const c_void)>,
     borrow: PhantomData<&'a ()>,
 }
 
@@ -45,27 +48,16 @@ impl<'a> RawJob<'a> {
 
     /// For a table of `len` elements, a power of two.
     pub(crate) fn without_slots(len: usize, job: &ReadJob<'a>) -> Self {
-        Self { slots: ptr::null(), mask: len as u64 - 1, seed: job.seed, stop: job.stop, borrow: PhantomData }
-    }
-}
-
-/// `struct section_job` in c/peer.h.
-#[repr(C)]
-pub(crate) struct RawSections<'a> {
-    read: RawJob<'a>,
-    work: *const c_void,
-    inside: unsafe extern "C" fn(*const c_void, *const RawElement, u64) -> bool,
-    rest: Option<unsafe extern "C" fn(*const c_void)>,
-}
-
-impl<'a> RawSections<'a> {
-    fn new(slots: &'a Slots, job: &ReadJob<'a>, work: &'a Work) -> Self {
-        Self::reading(RawJob::new(slots, job), work)
-    }
-
-    pub(crate) fn reading(read: RawJob<'a>, work: &'a Work) -> Self {
-        let rest: unsafe extern "C" fn(*const c_void) = rest;
-        Self { read, work: ptr::from_ref(work).cast(), inside, rest: work.has_rest().then_some(rest) }
+        Self {
+            slots: ptr::null(),
+            mask: len as u64 - 1,
+            seed: job.seed,
+            stop: job.stop,
+            work: job.work.map_or(ptr::null(), ptr::from_ref).cast(),
+            inside: job.work.map(|_| inside as _),
+            rest: job.work.filter(|work| work.has_rest()).map(|_| rest as _),
+            borrow: PhantomData,
+        }
     }
 }
 
@@ -83,3 +75,22 @@ unsafe extern "C" fn rest(work: *const c_void) {
     // SAFETY: `work` is alive during the call, by the caller's promise.
     unsafe { (*work.cast::<Work>()).rest() }
 }
+
+/// A single operation, by the name of the C function that repeats it.
+#[cfg(any(peer_c, peer_urcu, peer_dpdk, peer_ck))]
+macro_rules! micro {
+    ($contender:expr, $operation:literal, $function:literal) => {
+        $crate::Micro {
+            contender: $contender,
+            operation: $operation,
+            run: |iterations| {
+                unsafe extern "C" {
+                    #[link_name = $function]
+                    safe fn run(iterations: u64);
+                }
+                run(iterations);
+            },
+        }
+    };
+}
+pub(crate) use micro;

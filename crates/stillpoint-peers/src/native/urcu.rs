@@ -5,109 +5,48 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use super::lfht::{self, Functions, Lfht, RawLinked, RawTable};
-use super::{RawElement, RawJob, RawSections};
+use super::lfht::{self, Lfht, RawLinked, RawTable};
+use super::{RawElement, RawJob, micro};
+use crate::c_functions::{c_functions, opaque};
 use crate::element::{free_by_head, free_element};
-use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Work, Writer};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Writer};
 
-/// `struct call_rcu_data`.
-#[repr(C)]
-struct Worker {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct call_rcu_data`.
+    struct Worker;
 }
 
 pub(super) type Release = unsafe extern "C" fn(*mut c_void);
 
-/// The functions of c/urcu_flavour.h.
+c_functions! { $
+    /// The functions of c/urcu_flavour.h.
+    struct Calls by calls {
+        join();
+        leave();
+        read(job: *const RawJob<'_>) -> ReadOutcome;
+        worker(realtime: bool) -> *mut Worker;
+        retire(worker: *mut Worker, element: *mut RawElement, release: Release);
+        barrier();
+        synchronize();
+        worker_cpu_ns(worker: *mut Worker) -> u64;
+    }
+}
+
+c_functions! { $
+    /// The table functions of a flavour, from c/urcu_flavour.h.
+    pub(super) struct Functions by tables {
+        new(buckets: u64) -> *mut RawTable;
+        free(table: *mut RawTable);
+        link(table: *mut RawTable, linked: *mut RawLinked);
+        unlink(table: *mut RawTable, key: u64) -> *mut RawLinked;
+        read(table: *mut RawTable, job: *const RawJob<'_>) -> ReadOutcome;
+    }
+}
+
 pub(super) struct Flavour {
-    join: unsafe extern "C" fn(),
-    leave: unsafe extern "C" fn(),
-    read: unsafe extern "C" fn(*const RawJob<'_>) -> ReadOutcome,
-    worker: unsafe extern "C" fn(bool) -> *mut Worker,
-    retire: unsafe extern "C" fn(*mut Worker, *mut RawElement, Release),
-    barrier: unsafe extern "C" fn(),
-    read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
-    synchronize: unsafe extern "C" fn(),
-    worker_cpu_ns: unsafe extern "C" fn(*mut Worker) -> u64,
+    calls: Calls,
     /// The functions of its hash tables; the drop-in has none.
     pub(super) tables: Option<Functions>,
-}
-
-/// A flavour, by the prefix of its functions' names.
-macro_rules! flavour {
-    ($prefix:literal) => {{
-        unsafe extern "C" {
-            #[link_name = concat!($prefix, "join")]
-            fn join();
-            #[link_name = concat!($prefix, "leave")]
-            fn leave();
-            #[link_name = concat!($prefix, "read")]
-            fn read(job: *const RawJob<'_>) -> ReadOutcome;
-            #[link_name = concat!($prefix, "worker")]
-            fn worker(realtime: bool) -> *mut Worker;
-            #[link_name = concat!($prefix, "retire")]
-            fn retire(worker: *mut Worker, element: *mut RawElement, release: Release);
-            #[link_name = concat!($prefix, "barrier")]
-            fn barrier();
-            #[link_name = concat!($prefix, "read_sections")]
-            fn read_sections(job: *const RawSections<'_>) -> ReadOutcome;
-            #[link_name = concat!($prefix, "synchronize")]
-            fn synchronize();
-            #[link_name = concat!($prefix, "worker_cpu_ns")]
-            fn worker_cpu_ns(worker: *mut Worker) -> u64;
-        }
-        let tables = None;
-        Flavour {
-            join,
-            leave,
-            read,
-            worker,
-            retire,
-            barrier,
-            read_sections,
-            synchronize,
-            worker_cpu_ns,
-            tables,
-        }
-    }};
-}
-
-/// The table functions of a flavour, by the prefix of their names.
-macro_rules! tables {
-    ($prefix:literal) => {{
-        unsafe extern "C" {
-            #[link_name = concat!($prefix, "table_new")]
-            fn new(buckets: u64) -> *mut RawTable;
-            #[link_name = concat!($prefix, "table_free")]
-            fn free(table: *mut RawTable);
-            #[link_name = concat!($prefix, "table_link")]
-            fn link(table: *mut RawTable, linked: *mut RawLinked);
-            #[link_name = concat!($prefix, "table_unlink")]
-            fn unlink(table: *mut RawTable, key: u64) -> *mut RawLinked;
-            #[link_name = concat!($prefix, "table_read")]
-            fn read(table: *mut RawTable, job: *const RawJob<'_>) -> ReadOutcome;
-            #[link_name = concat!($prefix, "table_read_sections")]
-            fn read_sections(table: *mut RawTable, job: *const RawSections<'_>) -> ReadOutcome;
-        }
-        Functions { new, free, link, unlink, read, read_sections }
-    }};
-}
-
-/// An operation of a flavour, by the name of its function.
-macro_rules! micro {
-    ($contender:expr, $operation:literal, $function:literal) => {
-        Micro {
-            contender: $contender,
-            operation: $operation,
-            run: |iterations| {
-                unsafe extern "C" {
-                    #[link_name = $function]
-                    safe fn run(iterations: u64);
-                }
-                run(iterations);
-            },
-        }
-    };
 }
 
 /// An operation whose C function measures itself.
@@ -127,19 +66,15 @@ macro_rules! timed {
     };
 }
 
-/// A flavour with tables.
-macro_rules! flavour_with_tables {
-    ($prefix:literal) => {
-        Flavour { tables: Some(tables!($prefix)), ..flavour!($prefix) }
-    };
-}
-
-pub(super) static QSBR: Flavour = flavour_with_tables!("stillpoint_urcu_qsbr_");
-static MEMB: Flavour = flavour_with_tables!("stillpoint_urcu_memb_");
-static MB: Flavour = flavour_with_tables!("stillpoint_urcu_mb_");
-static OUR_QSBR: Flavour = flavour!("stillpoint_drop_in_qsbr_");
-static OUR_MEMB: Flavour = flavour!("stillpoint_drop_in_memb_");
-static BOOSTED: Flavour = flavour!("stillpoint_drop_in_boosted_");
+pub(super) static QSBR: Flavour =
+    Flavour { calls: calls!("stillpoint_urcu_qsbr_"), tables: Some(tables!("stillpoint_urcu_qsbr_table_")) };
+static MEMB: Flavour =
+    Flavour { calls: calls!("stillpoint_urcu_memb_"), tables: Some(tables!("stillpoint_urcu_memb_table_")) };
+static MB: Flavour =
+    Flavour { calls: calls!("stillpoint_urcu_mb_"), tables: Some(tables!("stillpoint_urcu_mb_table_")) };
+static OUR_QSBR: Flavour = Flavour { calls: calls!("stillpoint_drop_in_qsbr_"), tables: None };
+static OUR_MEMB: Flavour = Flavour { calls: calls!("stillpoint_drop_in_memb_"), tables: None };
+static BOOSTED: Flavour = Flavour { calls: calls!("stillpoint_drop_in_boosted_"), tables: None };
 
 pub(super) const PEER: &str = "liburcu";
 const NAME_QSBR: &str = "liburcu/qsbr";
@@ -219,33 +154,8 @@ impl Field {
         // SAFETY: the thread is registered; the job borrows what it points to; the caller's promise.
         unsafe {
             match self {
-                Self::Slots(slots) => (flavour.read)(&RawJob::new(slots, job)),
+                Self::Slots(slots) => (flavour.calls.read)(&RawJob::new(slots, job)),
                 Self::Table(table) => table.read(&RawJob::without_slots(table.elements, job)),
-            }
-        }
-    }
-
-    /// Reads as [`Contender::read_sections`] says.
-    ///
-    /// # Safety
-    /// As for [`read`](Field::read).
-    pub(super) unsafe fn read_sections(
-        &self,
-        flavour: &'static Flavour,
-        job: &ReadJob<'_>,
-        work: &Work,
-        ready: &dyn Fn(),
-    ) -> ReadOutcome {
-        let _membership = Membership::new(flavour);
-        ready();
-        // SAFETY: the thread is registered; the job borrows what it points to, and the work; the caller's promise.
-        unsafe {
-            match self {
-                Self::Slots(slots) => (flavour.read_sections)(&RawSections::new(slots, job, work)),
-                Self::Table(table) => {
-                    let job = RawJob::without_slots(table.elements, job);
-                    table.read_sections(&RawSections::reading(job, work))
-                }
             }
         }
     }
@@ -318,8 +228,8 @@ pub(super) struct Urcu {
 impl Flavour {
     /// Waits for a grace period.
     pub(super) fn synchronize(&self) {
-        // SAFETY: the calling thread is in no read-side section: readers only run `read` and `read_sections`, which do not call this.
-        unsafe { (self.synchronize)() };
+        // SAFETY: the calling thread is in no read-side section: readers only run `read`, which does not call this.
+        unsafe { (self.calls.synchronize)() };
     }
 }
 
@@ -332,7 +242,7 @@ pub(super) struct Membership {
 impl Membership {
     pub(super) fn new(flavour: &'static Flavour) -> Self {
         // SAFETY: the thread leaves when `self` is dropped, on this thread, as `self` is not `Send`.
-        unsafe { (flavour.join)() };
+        unsafe { (flavour.calls.join)() };
         Self { flavour, bound_to_thread: PhantomData }
     }
 }
@@ -340,23 +250,14 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         // SAFETY: this thread registered in `new`.
-        unsafe { (self.flavour.leave)() };
+        unsafe { (self.flavour.calls.leave)() };
     }
 }
 
 impl Contender for Urcu {
-    fn name(&self) -> &'static str {
-        self.kind.name
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: unlinked elements are freed only by this flavour's `call_rcu`.
         unsafe { self.field.read(self.kind.flavour, job, ready) }
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        // SAFETY: unlinked elements are freed only by this flavour's `call_rcu`.
-        unsafe { self.field.read_sections(self.kind.flavour, job, work, ready) }
     }
 
     fn has_synchronize(&self) -> bool {
@@ -370,7 +271,7 @@ impl Contender for Urcu {
     fn writer(&self) -> Box<dyn Writer + '_> {
         let membership = Membership::new(self.kind.flavour);
         // SAFETY: the thread is registered.
-        let worker = unsafe { (self.kind.flavour.worker)(self.kind.realtime) };
+        let worker = unsafe { (self.kind.flavour.calls.worker)(self.kind.realtime) };
         Box::new(UrcuWriter { urcu: self, worker, membership })
     }
 }
@@ -391,7 +292,7 @@ impl Writer for UrcuWriter<'_> {
         field.publish(index, new, &self.membership, |old| {
             // SAFETY: the thread is registered, the workers live as long as the process, and `old` has just been unlinked and is handed
             // over once.
-            unsafe { (kind.flavour.retire)(self.worker, old.cast(), field.release()) };
+            unsafe { (kind.flavour.calls.retire)(self.worker, old.cast(), field.release()) };
         });
     }
 
@@ -400,12 +301,12 @@ impl Writer for UrcuWriter<'_> {
 
     fn drain(&mut self) {
         // SAFETY: the thread is not inside a read-side critical section.
-        unsafe { (self.urcu.kind.flavour.barrier)() };
+        unsafe { (self.urcu.kind.flavour.calls.barrier)() };
     }
 
     fn worker_cpu_time(&self) -> Duration {
         // SAFETY: the workers live as long as the process.
-        Duration::from_nanos(unsafe { (self.urcu.kind.flavour.worker_cpu_ns)(self.worker) })
+        Duration::from_nanos(unsafe { (self.urcu.kind.flavour.calls.worker_cpu_ns)(self.worker) })
     }
 }
 
@@ -416,12 +317,14 @@ impl Drop for UrcuWriter<'_> {
 }
 
 /// Broken flavours, to test that measurements detect them.
-static LEAKS: Flavour = Flavour { retire: forget, ..flavour_with_tables!("stillpoint_urcu_qsbr_") };
+static LEAKS: Flavour = Flavour {
+    calls: Calls { retire: forget, ..calls!("stillpoint_urcu_qsbr_") },
+    tables: Some(tables!("stillpoint_urcu_qsbr_table_")),
+};
 pub(super) static LEAKING: Kind = kind("liburcu/qsbr", &LEAKS);
 static STAYS: Flavour = Flavour {
-    retire: poison,
-    tables: Some(Functions { unlink: find, ..tables!("stillpoint_urcu_qsbr_") }),
-    ..flavour!("stillpoint_urcu_qsbr_")
+    calls: Calls { retire: poison, ..calls!("stillpoint_urcu_qsbr_") },
+    tables: Some(Functions { unlink: find, ..tables!("stillpoint_urcu_qsbr_table_") }),
 };
 pub(super) static STAYING: Kind = kind("liburcu/qsbr", &STAYS);
 
@@ -441,7 +344,7 @@ unsafe extern "C" fn poison(_worker: *mut Worker, element: *mut RawElement, _rel
 /// # Safety
 /// As for [`Functions::unlink`].
 unsafe extern "C" fn find(table: *mut RawTable, key: u64) -> *mut RawLinked {
-    let functions = tables!("stillpoint_urcu_qsbr_");
+    let functions = tables!("stillpoint_urcu_qsbr_table_");
     // SAFETY: the caller's promise. The element is not freed, so a reader at this element can continue.
     unsafe {
         let linked = (functions.unlink)(table, key);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::urcu::{Field, Flavour, Membership, QSBR};
-use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Work, Writer};
+use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Writer};
 
 pub(crate) const NAME: &str = "liburcu/qsbr+sync";
 
@@ -71,18 +71,9 @@ impl Synchronizing {
 }
 
 impl Contender for Synchronizing {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: unlinked elements are freed only by `free_all`, after a grace period.
         unsafe { self.field.read(FLAVOUR, job, ready) }
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        // SAFETY: unlinked elements are freed only by `free_all`, after a grace period.
-        unsafe { self.field.read_sections(FLAVOUR, job, work, ready) }
     }
 
     fn has_synchronize(&self) -> bool {

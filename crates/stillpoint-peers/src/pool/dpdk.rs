@@ -4,12 +4,13 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::transmit::{Queues, transmit};
 use super::{PoolContender, PoolThread, Shape};
+use crate::c_functions::opaque;
 use crate::table::ThreadNumber;
 
-#[repr(C)]
-pub(super) struct RawPool {
-    opaque: [u8; 0],
+opaque! {
+    pub(super) struct RawPool;
 }
 
 unsafe extern "C" {
@@ -45,9 +46,10 @@ unsafe extern "C" {
 
 pub(super) struct Mempool {
     pub(super) pool: NonNull<RawPool>,
-    pub(super) name: &'static str,
     pub(super) cache: usize,
     pub(super) huge_pages: bool,
+    /// Where its threads send packets, if they do.
+    pub(super) queues: Option<Queues>,
 }
 
 // SAFETY: `rte_mempool`'s functions may be called from any thread, and the pool is freed once, by `Drop`.
@@ -55,13 +57,13 @@ unsafe impl Send for Mempool {}
 // SAFETY: several threads may use an `rte_mempool` at the same time; the caches belong to DPDK's thread numbers.
 unsafe impl Sync for Mempool {}
 
-/// The contender's name for a driver, and DPDK's name for it.
-pub(super) fn driver(name: &str) -> Result<(&'static str, &'static CStr), String> {
+/// DPDK's name for a driver.
+pub(super) fn driver(name: &str) -> Result<&'static CStr, String> {
     match name {
-        "stillpoint" => Ok(("dpdk/stillpoint", c"stillpoint")),
-        "bucket" => Ok(("dpdk/bucket", c"bucket")),
-        "ring" => Ok(("dpdk/ring", c"ring_mp_mc")),
-        "stack" => Ok(("dpdk/stack", c"stack")),
+        "stillpoint" => Ok(c"stillpoint"),
+        "bucket" => Ok(c"bucket"),
+        "ring" => Ok(c"ring_mp_mc"),
+        "stack" => Ok(c"stack"),
         _ => Err(format!("DPDK has no driver {name} here")),
     }
 }
@@ -86,15 +88,14 @@ pub fn mempool(
     cache: usize,
     huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
-    let (name, ops) = driver(name)?;
-    let label = label()?;
+    let (ops, label) = (driver(name)?, label()?);
     let in_32_bits = |count| u32::try_from(count).map_err(|_| "a mempool counts in 32 bits".to_owned());
     let (count, bytes) = (in_32_bits(objects)?, in_32_bits(object)?);
     // SAFETY: both strings end with a zero, and the pool copies them.
     let pool = unsafe { stillpoint_mempool_new(label.as_ptr(), ops.as_ptr(), count, bytes, cache as u32) };
     let pool = NonNull::new(pool)
-        .ok_or(format!("no memory for {name}: reserve more huge pages in vm.nr_hugepages"))?;
-    Ok(Box::new(Mempool { pool, name, cache, huge_pages }))
+        .ok_or(format!("no memory for dpdk/{name}: reserve more huge pages in vm.nr_hugepages"))?;
+    Ok(Box::new(Mempool { pool, cache, huge_pages, queues: None }))
 }
 
 impl Drop for Mempool {
@@ -105,10 +106,6 @@ impl Drop for Mempool {
 }
 
 impl PoolContender for Mempool {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn cache(&self) -> Option<usize> {
         Some(self.cache)
     }
@@ -130,18 +127,27 @@ impl PoolContender for Mempool {
     }
 
     fn thread(&self) -> Box<dyn PoolThread + '_> {
-        Box::new(Thread { pool: self, _number: ThreadNumber::take() })
+        Box::new(Thread {
+            pool: self,
+            queue: self.queues.as_ref().map(Queues::next),
+            _number: ThreadNumber::take(),
+        })
     }
 }
 
 struct Thread<'p> {
     pool: &'p Mempool,
+    /// The queue to which it sends packets.
+    queue: Option<u16>,
     /// The thread's number in DPDK, which selects its cache.
     _number: ThreadNumber,
 }
 
 impl PoolThread for Thread<'_> {
     fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
+        if let Some(queue) = self.queue {
+            return transmit(self.pool.pool, queue, shape, turns, objects);
+        }
         assert!(shape.keep <= objects.len(), "`objects` has room for fewer than `keep` objects");
         let (keep, get, put) = (shape.keep as u32, shape.get as u32, shape.put as u32);
         // SAFETY: `objects` has room for `keep` objects, and the pool lives as long as `self`.

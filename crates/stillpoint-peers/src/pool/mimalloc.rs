@@ -44,10 +44,6 @@ pub fn mimalloc() -> Result<Box<dyn PoolContender>, String> {
 }
 
 impl PoolContender for Mimalloc {
-    fn name(&self) -> &'static str {
-        "mimalloc"
-    }
-
     fn note(&self) -> String {
         "no limit; one call for each object".to_owned()
     }

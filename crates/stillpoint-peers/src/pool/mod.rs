@@ -44,9 +44,6 @@ impl Shape {
 
 /// A pool of objects of [`OBJECT`] bytes, unless [`object`](Self::object) returns another number.
 pub trait PoolContender: Send + Sync {
-    /// The stable name, such as `dpdk/bucket`.
-    fn name(&self) -> &'static str;
-
     /// Objects in the cache of a thread; `None` if the size of the cache cannot be chosen.
     fn cache(&self) -> Option<usize> {
         None

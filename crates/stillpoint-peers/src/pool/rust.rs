@@ -7,18 +7,11 @@ type Buffer = Box<[u8; OBJECT]>;
 struct ObjectPool(object_pool::Pool<Buffer>);
 
 /// [`object_pool::Pool`]: a stack behind a lock.
-///
-/// # Errors
-/// Never; the type is that of the other pools' functions.
-pub fn object_pool(objects: usize) -> Result<Box<dyn PoolContender>, String> {
-    Ok(Box::new(ObjectPool(object_pool::Pool::new(objects, || Box::new([0; OBJECT])))))
+pub fn object_pool(objects: usize) -> Box<dyn PoolContender> {
+    Box::new(ObjectPool(object_pool::Pool::new(objects, || Box::new([0; OBJECT]))))
 }
 
 impl PoolContender for ObjectPool {
-    fn name(&self) -> &'static str {
-        "object-pool"
-    }
-
     fn note(&self) -> String {
         "boxes in a stack behind a lock".to_owned()
     }
@@ -69,18 +62,11 @@ impl sharded_slab::Clear for Keyed {
 struct ShardedSlab(sharded_slab::Pool<Keyed>);
 
 /// [`sharded_slab::Pool`]: lock-free slabs for each thread, without a limit.
-///
-/// # Errors
-/// Never; the type is that of the other pools' functions.
-pub fn sharded_slab() -> Result<Box<dyn PoolContender>, String> {
-    Ok(Box::new(ShardedSlab(sharded_slab::Pool::new())))
+pub fn sharded_slab() -> Box<dyn PoolContender> {
+    Box::new(ShardedSlab(sharded_slab::Pool::new()))
 }
 
 impl PoolContender for ShardedSlab {
-    fn name(&self) -> &'static str {
-        "sharded-slab"
-    }
-
     fn note(&self) -> String {
         "lock-free; keys with generations; grows as needed".to_owned()
     }

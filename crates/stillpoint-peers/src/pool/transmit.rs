@@ -1,12 +1,12 @@
 //! Packets of DPDK's `rte_mempool`, sent to its null device.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::dpdk::{Mempool, RawPool, driver, label};
-use super::{PoolContender, PoolThread, Shape};
-use crate::table::{ThreadNumber, initialise_eal};
+use super::{PoolContender, Shape};
+use crate::table::initialise_eal;
 
 unsafe extern "C" {
     safe fn stillpoint_transmit_begin(queues: u16) -> c_int;
@@ -58,76 +58,38 @@ pub fn transmitter(
     queues: u16,
     huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
-    let (name, ops) = driver(name)?;
-    let label: CString = label()?;
+    let (ops, label) = (driver(name)?, label()?);
     let count = u32::try_from(packets).map_err(|_| "a mempool counts in 32 bits".to_owned())?;
     // SAFETY: both strings end with a zero, and the pool copies them.
     let pool = unsafe { stillpoint_transmit_pool(label.as_ptr(), ops.as_ptr(), count, cache as u32) };
-    let pool = NonNull::new(pool).ok_or(format!("no memory for the packets of {name}"))?;
-    let pool = Mempool { pool, name, cache, huge_pages };
-    Ok(Box::new(Transmitter { pool, queues, next: AtomicU16::new(0) }))
+    let pool = NonNull::new(pool).ok_or(format!("no memory for the packets of dpdk/{name}"))?;
+    let queues = Some(Queues { count: queues, next: AtomicU16::new(0) });
+    Ok(Box::new(Mempool { pool, cache, huge_pages, queues }))
 }
 
-struct Transmitter {
-    pool: Mempool,
-    queues: u16,
+/// The device's queues, which the threads of a pool take in turn.
+pub(super) struct Queues {
+    count: u16,
     next: AtomicU16,
 }
 
-impl PoolContender for Transmitter {
-    fn name(&self) -> &'static str {
-        self.pool.name()
-    }
-
-    fn cache(&self) -> Option<usize> {
-        self.pool.cache()
-    }
-
-    fn object(&self) -> usize {
-        self.pool.object()
-    }
-
-    fn block(&self) -> Option<usize> {
-        self.pool.block()
-    }
-
-    fn note(&self) -> String {
-        self.pool.note()
-    }
-
-    fn thread(&self) -> Box<dyn PoolThread + '_> {
+impl Queues {
+    /// The queue of the next thread.
+    pub(super) fn next(&self) -> u16 {
         // Relaxed: the number only has to differ from those of the threads that run at the same time.
-        let queue = self.next.fetch_add(1, Ordering::Relaxed) % self.queues;
-        Box::new(Thread {
-            pool: self.pool.thread(),
-            raw: self.pool.pool,
-            queue,
-            _number: ThreadNumber::take(),
-        })
+        self.next.fetch_add(1, Ordering::Relaxed) % self.count
     }
 }
 
-struct Thread<'p> {
-    pool: Box<dyn PoolThread + 'p>,
-    raw: NonNull<RawPool>,
+/// Gets and sends bursts. No other thread has this queue, and the pool is alive.
+pub(super) fn transmit(
+    pool: NonNull<RawPool>,
     queue: u16,
-    _number: ThreadNumber,
-}
-
-impl PoolThread for Thread<'_> {
-    fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
-        assert!(shape.get <= objects.len(), "`objects` has room for less than a burst");
-        // SAFETY: `objects` has room for a burst, the pool lives as long as `self`, and no other thread has this queue.
-        unsafe {
-            stillpoint_transmit(self.raw.as_ptr(), self.queue, objects.as_mut_ptr(), shape.get as u16, turns)
-        }
-    }
-
-    fn get(&mut self, objects: &mut [*mut u8]) -> bool {
-        self.pool.get(objects)
-    }
-
-    fn put(&mut self, objects: &[*mut u8]) {
-        self.pool.put(objects);
-    }
+    shape: Shape,
+    turns: u64,
+    objects: &mut [*mut u8],
+) -> bool {
+    assert!(shape.get <= objects.len(), "`objects` has room for less than a burst");
+    // SAFETY: `objects` has room for a burst, the pool is alive, and no other thread has this queue.
+    unsafe { stillpoint_transmit(pool.as_ptr(), queue, objects.as_mut_ptr(), shape.get as u16, turns) }
 }

@@ -8,10 +8,8 @@ use std::thread;
 use crossbeam_epoch::{Atomic, Collector, Guard, LocalHandle, Owned, Shared};
 
 use super::Object;
-use crate::{
-    Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, read_sections,
-    read_until_stopped,
-};
+use crate::contender::{Retire, Retiring};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_loop};
 
 const NAME: &str = "crossbeam-epoch";
 
@@ -29,9 +27,7 @@ impl Epoch {
     fn new(slots: &Arc<Slots>) -> Self {
         Self { slots: Arc::clone(slots), collector: Collector::new(), freed: Arc::default() }
     }
-}
 
-impl Epoch {
     /// Frees an element that was unlinked just now, under `guard`.
     fn defer_free(&self, guard: &Guard, old: *mut Element) {
         let freed = Arc::clone(&self.freed);
@@ -48,40 +44,23 @@ impl Epoch {
 }
 
 impl Contender for Epoch {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let handle = self.collector.register();
         ready();
         let slots = self.slots.as_slice();
-        read_until_stopped(job, slots.len(), |index| {
-            let _guard = handle.pin();
-            // Acquire pairs with the release half of the swap in `Slots::replace`.
-            let element = slots[index].load(Ordering::Acquire);
-            // SAFETY: the element was still linked after the pin, and replaced elements are freed only by deferred functions.
-            unsafe { (*element).holds(index as u64) }
-        })
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let handle = self.collector.register();
-        ready();
-        let slots = self.slots.as_slice();
-        read_sections(job, work, slots.len(), |index| {
+        read_loop!(job, slots.len(), missing: false, |index, found| {
             let _guard = handle.pin();
             // Acquire pairs with the release half of the swap in `Slots::publish`.
             let element = slots[index].load(Ordering::Acquire);
             // SAFETY: `element` is null or was still linked after the pin, and unlinked elements are freed only by deferred functions.
-            work.inside(unsafe { element.as_ref() }, index)
+            found(unsafe { element.as_ref() })
         })
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
         // Relaxed: the last writer waited for this count.
         let retired = self.freed.load(Ordering::Relaxed);
-        Box::new(EpochWriter { epoch: self, handle: self.collector.register(), retired })
+        Box::new(Retiring(EpochWriter { epoch: self, handle: self.collector.register(), retired }))
     }
 }
 
@@ -91,19 +70,14 @@ struct EpochWriter<'a> {
     retired: usize,
 }
 
-impl Writer for EpochWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        let guard = self.handle.pin();
-        self.retired += 1;
-        self.epoch.defer_free(&guard, self.epoch.slots.replace(index));
+impl Retire for EpochWriter<'_> {
+    fn slots(&self) -> &Slots {
+        &self.epoch.slots
     }
 
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        let guard = self.handle.pin();
-        if let Some(old) = self.epoch.slots.publish(index, new) {
-            self.retired += 1;
-            self.epoch.defer_free(&guard, old);
-        }
+    fn retire(&mut self, old: *mut Element) {
+        self.retired += 1;
+        self.epoch.defer_free(&self.handle.pin(), old);
     }
 
     fn poll(&mut self) {
@@ -116,12 +90,6 @@ impl Writer for EpochWriter<'_> {
             self.poll();
             thread::yield_now();
         }
-    }
-}
-
-impl Drop for EpochWriter<'_> {
-    fn drop(&mut self) {
-        self.drain();
     }
 }
 

@@ -1,18 +1,15 @@
 //! haphazard: hazard pointers, one for each reader.
 
 use std::hint::black_box;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::AtomicPtr;
 use std::thread;
 
 use haphazard::{Domain, HazardPointer};
 
-use super::Object;
-use crate::{
-    Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, read_sections,
-    read_until_stopped,
-};
+use super::{Object, exchange};
+use crate::contender::{Retire, Retiring};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_loop};
 
 const NAME: &str = "haphazard";
 
@@ -35,38 +32,20 @@ impl Haphazard {
 }
 
 impl Contender for Haphazard {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let mut hazard = HazardPointer::new_in_domain(&self.domain);
         ready();
         let slots = self.slots.as_slice();
-        read_until_stopped(job, slots.len(), |index| {
-            // SAFETY: every slot holds a live element, and replaced ones are retired only to this domain.
-            let element: Option<&Element> = unsafe { hazard.protect(&slots[index]) };
-            let holds = element.is_some_and(|element| element.holds(index as u64));
-            hazard.reset_protection();
-            holds
-        })
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let mut hazard = HazardPointer::new_in_domain(&self.domain);
-        ready();
-        let slots = self.slots.as_slice();
-        read_sections(job, work, slots.len(), |index| {
+        read_loop!(job, slots.len(), missing: false, |index, found| {
             // SAFETY: a slot is empty or holds a live element, and unlinked ones are retired only to this domain.
-            let element: Option<&Element> = unsafe { hazard.protect(&slots[index]) };
-            let whole = work.inside(element, index);
+            let right = found(unsafe { hazard.protect(&slots[index]) });
             hazard.reset_protection();
-            whole
+            right
         })
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
-        Box::new(HaphazardWriter { haphazard: self, pending: 0 })
+        Box::new(Retiring(HaphazardWriter { haphazard: self, pending: 0 }))
     }
 }
 
@@ -76,24 +55,15 @@ struct HaphazardWriter<'a> {
     pending: usize,
 }
 
-impl HaphazardWriter<'_> {
-    /// Takes over an element that was unlinked just now.
+impl Retire for HaphazardWriter<'_> {
+    fn slots(&self) -> &Slots {
+        &self.haphazard.slots
+    }
+
     fn retire(&mut self, old: *mut Element) {
         // SAFETY: `old` came from a `Box`, is unlinked, and is retired once.
         let freed = unsafe { self.haphazard.domain.retire_ptr::<Element, Box<Element>>(old) };
         self.pending = self.pending + 1 - freed;
-    }
-}
-
-impl Writer for HaphazardWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        self.retire(self.haphazard.slots.replace(index));
-    }
-
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.haphazard.slots.publish(index, new) {
-            self.retire(old);
-        }
     }
 
     fn poll(&mut self) {
@@ -105,12 +75,6 @@ impl Writer for HaphazardWriter<'_> {
             self.poll();
             thread::yield_now();
         }
-    }
-}
-
-impl Drop for HaphazardWriter<'_> {
-    fn drop(&mut self) {
-        self.drain();
     }
 }
 
@@ -135,18 +99,8 @@ pub(crate) const MICRO: &[Micro] = &[
         operation: "retire",
         run: |iterations| {
             let domain = Domain::new(&Family);
-            let shared = AtomicPtr::<Object>::default();
-            let exchange = |new: *mut Object| {
-                let old = shared.swap(new, Ordering::AcqRel);
-                if !old.is_null() {
-                    // SAFETY: the object came from a `Box`, and was unlinked just now, once.
-                    unsafe { domain.retire_ptr::<Object, Box<Object>>(old) };
-                }
-            };
-            for number in 0..iterations {
-                exchange(Box::into_raw(black_box(Box::new([number; 8]))));
-            }
-            exchange(ptr::null_mut());
+            // SAFETY: the objects come from boxes, and each was unlinked just now, once.
+            exchange(iterations, |old| unsafe { _ = domain.retire_ptr::<Object, Box<Object>>(old) });
         },
     },
 ];

@@ -1,17 +1,13 @@
 //! seize: readers enter a collector; each retired batch counts the readers that were inside.
 
-use std::hint::black_box;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 use seize::{Collector, Guard, reclaim};
 
-use super::{Object, RETIRED_TOGETHER};
-use crate::{
-    Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Work, Writer, read_sections,
-    read_until_stopped,
-};
+use super::{RETIRED_TOGETHER, exchange};
+use crate::contender::{Retire, Retiring};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Writer, read_loop};
 
 const NAME: &str = "seize";
 
@@ -30,75 +26,38 @@ impl Seize {
 }
 
 impl Contender for Seize {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         ready();
         let slots = self.slots.as_slice();
-        read_until_stopped(job, slots.len(), |index| {
-            let guard = self.collector.enter();
-            // Acquire pairs with the release half of the swap in `Slots::replace`.
-            let element = guard.protect(&slots[index], Ordering::Acquire);
-            // SAFETY: the element was loaded under the guard, and replaced elements are freed only through this collector.
-            unsafe { (*element).holds(index as u64) }
-        })
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        ready();
-        let slots = self.slots.as_slice();
-        read_sections(job, work, slots.len(), |index| {
+        read_loop!(job, slots.len(), missing: false, |index, found| {
             let guard = self.collector.enter();
             // Acquire pairs with the release half of the swap in `Slots::publish`.
             let element = guard.protect(&slots[index], Ordering::Acquire);
             // SAFETY: `element` is null or was loaded under the guard; unlinked elements are freed only through this collector.
-            work.inside(unsafe { element.as_ref() }, index)
+            found(unsafe { element.as_ref() })
         })
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
-        Box::new(SeizeWriter { seize: self })
+        Box::new(Retiring(SeizeWriter(self)))
     }
 }
 
-struct SeizeWriter<'a> {
-    seize: &'a Seize,
-}
+struct SeizeWriter<'a>(&'a Seize);
 
-impl SeizeWriter<'_> {
-    /// Takes over an element that was unlinked just now.
+impl Retire for SeizeWriter<'_> {
+    fn slots(&self) -> &Slots {
+        &self.0.slots
+    }
+
     fn retire(&mut self, old: *mut Element) {
         // SAFETY: `old` came from a `Box`, is unlinked, and this thread does not read it any more.
-        unsafe { self.seize.collector.retire(old, reclaim::boxed) };
-    }
-}
-
-impl Writer for SeizeWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        self.retire(self.seize.slots.replace(index));
+        unsafe { self.0.collector.retire(old, reclaim::boxed) };
     }
 
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.seize.slots.publish(index, new) {
-            self.retire(old);
-        }
-    }
-
+    /// Flushes the batch. If no reader is inside, dropping the guard that flushed it frees it.
     fn poll(&mut self) {
-        self.seize.collector.enter().flush();
-    }
-
-    /// Flushes the batch. Since no reader is inside, dropping the guard that flushed it frees it.
-    fn drain(&mut self) {
-        self.poll();
-    }
-}
-
-impl Drop for SeizeWriter<'_> {
-    fn drop(&mut self) {
-        self.drain();
+        self.0.collector.enter().flush();
     }
 }
 
@@ -118,18 +77,8 @@ pub(crate) const MICRO: &[Micro] = &[
         operation: "retire",
         run: |iterations| {
             let collector = Collector::new().batch_size(RETIRED_TOGETHER);
-            let shared = AtomicPtr::<Object>::default();
-            let exchange = |new: *mut Object| {
-                let old = shared.swap(new, Ordering::AcqRel);
-                if !old.is_null() {
-                    // SAFETY: the object came from a `Box`, and was unlinked just now, once.
-                    unsafe { collector.retire(old, reclaim::boxed) };
-                }
-            };
-            for number in 0..iterations {
-                exchange(Box::into_raw(black_box(Box::new([number; 8]))));
-            }
-            exchange(ptr::null_mut());
+            // SAFETY: the objects come from boxes, and each was unlinked just now, once.
+            exchange(iterations, |old| unsafe { collector.retire(old, reclaim::boxed) });
         },
     },
     Micro {

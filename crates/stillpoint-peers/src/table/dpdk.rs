@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{TableContender, TableKey, mixed};
+use crate::c_functions::opaque;
 
-#[repr(C)]
-struct RawHash {
-    opaque: [u8; 0],
+opaque! {
+    struct RawHash;
 }
 
 unsafe extern "C" {

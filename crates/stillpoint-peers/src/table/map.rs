@@ -120,9 +120,7 @@ impl<K: TableKey, M: Map<K, u64>> TableContender<K> for Looped<M> {
     }
 
     fn lookup(&self, keys: &[K]) -> u64 {
-        let mut reader = self.0.reader();
-        let mut map = self.0.bind(&mut reader);
-        keys.iter().fold(0, |sum, key| sum.wrapping_add(map.get(key).unwrap_or(0)))
+        bound(&self.0, |map| keys.iter().fold(0u64, |sum, key| sum.wrapping_add(map.get(key).unwrap_or(0))))
     }
 
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
@@ -130,35 +128,31 @@ impl<K: TableKey, M: Map<K, u64>> TableContender<K> for Looped<M> {
     }
 
     fn get_or_insert(&self, keys: &[K]) -> Option<u64> {
-        let mut reader = self.0.reader();
-        let mut map = self.0.bind(&mut reader);
-        Some(keys.iter().fold(0, |sum, key| sum.wrapping_add(map.get_or_insert(key.clone(), 0))))
+        let value = |map: &mut M::Bound<'_>, key: &K| map.get_or_insert(key.clone(), 0);
+        Some(bound(&self.0, |map| keys.iter().fold(0u64, |sum, key| sum.wrapping_add(value(map, key)))))
     }
 
     fn update(&self, keys: &[K]) -> Option<u64> {
-        let mut reader = self.0.reader();
-        let mut map = self.0.bind(&mut reader);
         // `black_box` hides from the compiler that the value stays the same.
-        Some(keys.iter().map(|key| u64::from(map.update(key, |value| black_box(*value)))).sum())
+        let update = |map: &mut M::Bound<'_>, key| u64::from(map.update(key, |value| black_box(*value)));
+        Some(bound(&self.0, |map| keys.iter().map(|key| update(map, key)).sum()))
     }
 
     fn churn(&self, pairs: &[(K, u64)]) -> Option<u64> {
-        let mut reader = self.0.reader();
-        let mut map = self.0.bind(&mut reader);
-        Some(pairs.iter().map(|pair| churn_one(&mut map, pair)).sum())
+        Some(bound(&self.0, |map| pairs.iter().map(|pair| churn_one(map, pair)).sum()))
     }
 
     fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> Option<u64> {
-        let mut reader = self.0.reader();
-        let mut map = self.0.bind(&mut reader);
-        Some(mixed(
-            &mut map,
-            lookups,
-            pairs,
-            |map, key| map.get(key).unwrap_or(0),
-            |map, pair| churn_one(map, pair),
-        ))
+        let look_up = |map: &mut M::Bound<'_>, key: &K| map.get(key).unwrap_or(0);
+        Some(bound(&self.0, |map| mixed(map, lookups, pairs, look_up, churn_one)))
     }
+}
+
+/// A run of operations of one thread, on a map that is bound to its reader.
+#[inline(always)]
+fn bound<K: TableKey, M: Map<K, u64>, R>(map: &M, run: impl FnOnce(&mut M::Bound<'_>) -> R) -> R {
+    let mut reader = map.reader();
+    run(&mut map.bind(&mut reader))
 }
 
 #[inline(always)]
@@ -168,9 +162,7 @@ fn churn_one<K: TableKey>(map: &mut impl Bound<K, u64>, (key, value): &(K, u64))
 }
 
 fn insert_all<K: TableKey>(map: &impl Map<K, u64>, keys: &[K]) -> usize {
-    let mut reader = map.reader();
-    let mut map = map.bind(&mut reader);
-    (0..).zip(keys).filter(|&(number, key)| map.insert(key.clone(), number)).count()
+    bound(map, |map| (0..).zip(keys).filter(|&(number, key)| map.insert(key.clone(), number)).count())
 }
 
 /// Another way to look up in a map.

@@ -4,90 +4,54 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::{IdleTimers, TimerContender};
+use crate::c_functions::{c_functions, opaque};
 use crate::table::ThreadNumber;
 
-#[repr(C)]
-struct RawTimer {
-    opaque: [u8; 0],
+opaque! {
+    struct RawTimer;
 }
 
-/// The functions of c/rte_timer.c.
-struct Functions {
-    new: unsafe extern "C" fn(usize) -> *mut RawTimer,
-    free: unsafe extern "C" fn(*mut RawTimer),
-    reset: unsafe extern "C" fn(*mut RawTimer, *const u64, usize) -> usize,
-    lcore: unsafe extern "C" fn() -> u32,
-    reset_on: unsafe extern "C" fn(*mut RawTimer, *const u64, usize, u32) -> usize,
-    stop: unsafe extern "C" fn(*mut RawTimer, *const u32, usize) -> usize,
-    manage: unsafe extern "C" fn(usize) -> u64,
-    wait: unsafe extern "C" fn(u64),
-    touch: unsafe extern "C" fn(*mut RawTimer, *const u32, usize, u64) -> usize,
-    collect: unsafe extern "C" fn(*mut u32) -> usize,
-    cycles: unsafe extern "C" fn() -> u64,
-    hertz: unsafe extern "C" fn() -> u64,
+c_functions! { $
+    /// The functions of c/rte_timer.c.
+    struct Functions by functions_of {
+        new(number: usize) -> *mut RawTimer;
+        free(timers: *mut RawTimer);
+        reset(timers: *mut RawTimer, delays: *const u64, number: usize) -> usize;
+        lcore() -> u32;
+        reset_on(timers: *mut RawTimer, delays: *const u64, number: usize, lcore: u32) -> usize;
+        stop(timers: *mut RawTimer, order: *const u32, number: usize) -> usize;
+        manage(times: usize) -> u64;
+        wait(cycles: u64);
+        touch(timers: *mut RawTimer, which: *const u32, number: usize, delay: u64) -> usize;
+        collect(numbers: *mut u32) -> usize;
+        cycles() -> u64;
+        hertz() -> u64;
+    }
 }
 
-/// The functions whose names begin with this prefix.
-macro_rules! functions {
-    ($prefix:literal) => {{
-        unsafe extern "C" {
-            #[link_name = concat!($prefix, "new")]
-            fn new(number: usize) -> *mut RawTimer;
-            #[link_name = concat!($prefix, "free")]
-            fn free(timers: *mut RawTimer);
-            #[link_name = concat!($prefix, "reset")]
-            fn reset(timers: *mut RawTimer, delays: *const u64, number: usize) -> usize;
-            #[link_name = concat!($prefix, "lcore")]
-            fn lcore() -> u32;
-            #[link_name = concat!($prefix, "reset_on")]
-            fn reset_on(timers: *mut RawTimer, delays: *const u64, number: usize, lcore: u32) -> usize;
-            #[link_name = concat!($prefix, "stop")]
-            fn stop(timers: *mut RawTimer, order: *const u32, number: usize) -> usize;
-            #[link_name = concat!($prefix, "manage")]
-            fn manage(times: usize) -> u64;
-            #[link_name = concat!($prefix, "wait")]
-            fn wait(cycles: u64);
-            #[link_name = concat!($prefix, "touch")]
-            fn touch(timers: *mut RawTimer, which: *const u32, number: usize, delay: u64) -> usize;
-            #[link_name = concat!($prefix, "collect")]
-            fn collect(numbers: *mut u32) -> usize;
-            #[link_name = concat!($prefix, "cycles")]
-            fn cycles() -> u64;
-            #[link_name = concat!($prefix, "hertz")]
-            fn hertz() -> u64;
-        }
-        Functions { new, free, reset, lcore, reset_on, stop, manage, wait, touch, collect, cycles, hertz }
-    }};
-}
-
-static DPDKS: Functions = functions!("stillpoint_timers_");
+static DPDKS: Functions = functions_of!("stillpoint_timers_");
 /// The functions that were compiled against stillpoint's header in the place of DPDK's.
-static OURS: Functions = functions!("stillpoint_drop_in_timers_");
+static OURS: Functions = functions_of!("stillpoint_drop_in_timers_");
 
 /// Not `Send`: the timers belong to the thread that initialised DPDK.
 struct RteTimer {
-    name: &'static str,
     functions: &'static Functions,
     timers: NonNull<RawTimer>,
     number: usize,
-    /// How many timers the last `add` has added.
-    added: usize,
 }
 
-/// Makes `timers` timers of DPDK's. Only the thread that called [`initialise_dpdk`](crate::table::initialise_dpdk) may use them.
+/// DPDK's functions, or stillpoint's under DPDK's names if `drop_in` is set.
+fn functions(drop_in: bool) -> &'static Functions {
+    if drop_in { &OURS } else { &DPDKS }
+}
+
+/// Makes `timers` timers: DPDK's, or those of the same C code compiled against stillpoint's `rte_timer.h` if `drop_in` is set. Only the
+/// thread that called [`initialise_dpdk`](crate::table::initialise_dpdk) may use them.
 ///
 /// # Errors
 /// If there is no memory.
-pub fn rte_timer(timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    Ok(Box::new(RteTimer::new("dpdk/rte_timer", &DPDKS, timers)?))
-}
-
-/// The same with the C code compiled against stillpoint's `rte_timer.h`.
-///
-/// # Errors
-/// If there is no memory.
-pub fn rte_timer_drop_in(timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    Ok(Box::new(RteTimer::new("drop-in/rte_timer", &OURS, timers)?))
+pub fn rte_timer(timers: usize, drop_in: bool) -> Result<Box<dyn TimerContender>, String> {
+    Ok(Box::new(RteTimer::new(functions(drop_in), timers)?))
 }
 
 /// Makes the timers of `timers` connections: DPDK's, or stillpoint's under DPDK's names if `drop_in` is set.
@@ -95,8 +59,8 @@ pub fn rte_timer_drop_in(timers: usize) -> Result<Box<dyn TimerContender>, Strin
 /// # Errors
 /// If there is no memory.
 pub fn idle_rte_timer(timers: usize, drop_in: bool) -> Result<Box<dyn IdleTimers>, String> {
-    let (name, functions) = if drop_in { ("drop-in/rte_timer", &OURS) } else { ("dpdk/rte_timer", &DPDKS) };
-    let timers = RteTimer::new(name, functions, timers)?;
+    let functions = functions(drop_in);
+    let timers = RteTimer::new(functions, timers)?;
     // SAFETY: the caller has initialised the layer, without which no timers could be made.
     let (begin, hertz) = unsafe { ((functions.cycles)(), (functions.hertz)()) };
     Ok(Box::new(Idle { timers, begin, hertz, latest: 0 }))
@@ -127,11 +91,10 @@ impl RemoteRteTimer {
     /// # Errors
     /// If there is no memory.
     pub fn new(timers: usize, drop_in: bool) -> Result<Self, String> {
-        let (name, functions) =
-            if drop_in { ("drop-in/rte_timer", &OURS) } else { ("dpdk/rte_timer", &DPDKS) };
+        let functions = functions(drop_in);
         // SAFETY: this thread has initialised the layer.
         let lcore = unsafe { (functions.lcore)() };
-        Ok(Self { timers: RteTimer::new(name, functions, timers)?, lcore })
+        Ok(Self { timers: RteTimer::new(functions, timers)?, lcore })
     }
 
     /// The access of the calling thread, which need not be the thread of the timers.
@@ -164,11 +127,11 @@ impl RemoteSource<'_> {
 }
 
 impl RteTimer {
-    fn new(name: &'static str, functions: &'static Functions, number: usize) -> Result<Self, String> {
+    fn new(functions: &'static Functions, number: usize) -> Result<Self, String> {
         // SAFETY: `new` accepts any number, and returns null on failure.
         let timers =
             NonNull::new(unsafe { (functions.new)(number) }).ok_or("rte_timer could not be set up")?;
-        Ok(Self { name, functions, timers, number, added: 0 })
+        Ok(Self { functions, timers, number })
     }
 }
 
@@ -226,13 +189,8 @@ impl IdleTimers for Idle {
 }
 
 impl TimerContender for RteTimer {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         assert!(delays.len() <= self.number, "more delays than timers");
-        self.added = delays.len();
         // SAFETY: there are at least as many timers as delays.
         let done = unsafe { (self.functions.reset)(self.timers.as_ptr(), delays.as_ptr(), delays.len()) };
         if done == delays.len() { Ok(()) } else { Err("rte_timer_reset refused a timer".to_owned()) }
@@ -263,8 +221,6 @@ impl TimerContender for RteTimer {
     fn expire(&mut self, _ticks: u64) -> u64 {
         self.idle(1)
     }
-
-    fn forget(&mut self) {}
 }
 
 impl Drop for RteTimer {

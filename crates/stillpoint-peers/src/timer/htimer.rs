@@ -8,15 +8,11 @@ use std::ptr::NonNull;
 use stillpoint_c as _;
 
 use super::TimerContender;
+use crate::c_functions::opaque;
 
-#[repr(C)]
-struct RawTimer {
-    opaque: [u8; 0],
-}
-
-#[repr(C)]
-struct RawManager {
-    opaque: [u8; 0],
+opaque! {
+    struct RawTimer;
+    struct RawManager;
 }
 
 // The functions of c/htimer.c.
@@ -63,6 +59,20 @@ impl Timers {
         let timers = timers.ok_or("there is no memory for timers")?;
         Ok(Self { timers, number, here: PhantomData })
     }
+
+    /// Adds a timer for each delay. Returns how many were added.
+    fn add(&mut self, delays: &[u64]) -> usize {
+        assert!(delays.len() <= self.number, "more delays than timers");
+        // SAFETY: there are at least as many timers as delays.
+        unsafe { stillpoint_htimers_add(self.timers.as_ptr(), delays.as_ptr(), delays.len()) }
+    }
+
+    /// Cancels the timers with these numbers. Returns how many were pending.
+    fn cancel(&mut self, order: &[u32]) -> usize {
+        assert!(order.iter().all(|&which| (which as usize) < self.number), "a number that no timer has");
+        // SAFETY: each number is less than the number of timers.
+        unsafe { stillpoint_htimers_cancel(self.timers.as_ptr(), order.as_ptr(), order.len()) }
+    }
 }
 
 impl Drop for Timers {
@@ -89,38 +99,20 @@ pub fn htimer(timers: usize) -> Result<Box<dyn TimerContender>, String> {
     Ok(Box::new(Htimers { timers: Timers::new(timers, 0)?, now: 0 }))
 }
 
-impl Htimers {
-    fn check(&self, number: usize) {
-        assert!(number <= self.timers.number, "more delays than timers");
-    }
-}
-
 impl TimerContender for Htimers {
-    fn name(&self) -> &'static str {
-        "c/htimer"
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
-        self.check(delays.len());
-        // SAFETY: there are at least as many timers as delays.
-        let done =
-            unsafe { stillpoint_htimers_add(self.timers.timers.as_ptr(), delays.as_ptr(), delays.len()) };
-        if done == delays.len() { Ok(()) } else { Err("still_htimer_add refused a timer".to_owned()) }
+        let is_whole = self.timers.add(delays) == delays.len();
+        is_whole.then_some(()).ok_or_else(|| "still_htimer_add refused a timer".to_owned())
     }
 
     fn reset(&mut self, delays: &[u64]) -> u64 {
-        self.check(delays.len());
+        assert!(delays.len() <= self.timers.number, "more delays than timers");
         // SAFETY: there are at least as many timers as delays.
         unsafe { stillpoint_htimers_reset(self.timers.timers.as_ptr(), delays.as_ptr(), delays.len()) as u64 }
     }
 
     fn cancel(&mut self, order: &[u32]) -> u64 {
-        assert!(
-            order.iter().all(|&which| (which as usize) < self.timers.number),
-            "a number that no timer has"
-        );
-        // SAFETY: each number is less than the number of timers.
-        unsafe { stillpoint_htimers_cancel(self.timers.timers.as_ptr(), order.as_ptr(), order.len()) as u64 }
+        self.timers.cancel(order) as u64
     }
 
     fn idle(&mut self, polls: usize) -> u64 {
@@ -135,8 +127,6 @@ impl TimerContender for Htimers {
         // SAFETY: as above.
         unsafe { stillpoint_htimers_manage(self.now, 1) }
     }
-
-    fn forget(&mut self) {}
 }
 
 /// The timers of a thread that asks another one to add them.
@@ -177,16 +167,12 @@ impl HtimerTarget {
 
     /// Adds a timer of its own for each delay. Returns how many were added.
     pub fn add(&mut self, delays: &[u64]) -> usize {
-        assert!(delays.len() <= self.0.number, "more delays than timers");
-        // SAFETY: there are at least as many timers as delays.
-        unsafe { stillpoint_htimers_add(self.0.timers.as_ptr(), delays.as_ptr(), delays.len()) }
+        self.0.add(delays)
     }
 
     /// Cancels those timers. Returns how many were pending.
     pub fn cancel(&mut self, order: &[u32]) -> usize {
-        assert!(order.iter().all(|&which| (which as usize) < self.0.number), "a number that no timer has");
-        // SAFETY: each number is less than the number of timers.
-        unsafe { stillpoint_htimers_cancel(self.0.timers.as_ptr(), order.as_ptr(), order.len()) }
+        self.0.cancel(order)
     }
 }
 

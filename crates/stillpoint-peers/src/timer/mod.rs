@@ -14,7 +14,7 @@ mod htimer;
 #[path = "no_htimer.rs"]
 mod htimer;
 
-pub use dpdk::{RemoteRteTimer, RemoteSource, idle_rte_timer, rte_timer, rte_timer_drop_in};
+pub use dpdk::{RemoteRteTimer, RemoteSource, idle_rte_timer, rte_timer};
 pub use htimer::{HtimerAddress, HtimerSource, HtimerTarget, htimer};
 pub use rust::{DelayQueues, HashWheel, Nexus};
 
@@ -33,10 +33,7 @@ pub enum Ability {
 ///
 /// Each contender has its own loops, so that its calls are inlined into them, as in its users' programs.
 pub trait TimerContender {
-    /// The stable name, such as `dpdk/rte_timer`.
-    fn name(&self) -> &'static str;
-
-    /// Whether the contender has this ability.
+    /// Whether the contender has this ability. Without it, the method does nothing.
     fn can(&self, ability: Ability) -> bool {
         let _ = ability;
         true
@@ -49,7 +46,10 @@ pub trait TimerContender {
     fn add(&mut self, delays: &[u64]) -> Result<(), String>;
 
     /// Gives each timer, in the order of addition, a new delay from now. Returns how many timers were reset.
-    fn reset(&mut self, delays: &[u64]) -> u64;
+    fn reset(&mut self, delays: &[u64]) -> u64 {
+        let _ = delays;
+        0
+    }
 
     /// Cancels the timers with these numbers, each once; timers are numbered in the order of their addition. Returns how many had not
     /// fired.
@@ -57,7 +57,10 @@ pub trait TimerContender {
 
     /// Polls `polls` times in a row. Where the time is set, it advances by one tick before each poll. Returns how many timers have
     /// fired.
-    fn idle(&mut self, polls: usize) -> u64;
+    fn idle(&mut self, polls: usize) -> u64 {
+        let _ = polls;
+        0
+    }
 
     /// Prepares for [`expire`](Self::expire): waits for `ticks` ticks if the contender reads a clock that cannot be set.
     fn wait(&mut self, ticks: u64) {
@@ -65,10 +68,13 @@ pub trait TimerContender {
     }
 
     /// Fires the timers that are due `ticks` ticks later. Returns how many have fired.
-    fn expire(&mut self, ticks: u64) -> u64;
+    fn expire(&mut self, ticks: u64) -> u64 {
+        let _ = ticks;
+        0
+    }
 
     /// Drops the handles of the timers, all of which have fired or been cancelled.
-    fn forget(&mut self);
+    fn forget(&mut self) {}
 
     /// Ticks in a millisecond if the experiment sets the time; `None` if the contender reads a clock.
     fn millisecond(&self) -> Option<u64> {

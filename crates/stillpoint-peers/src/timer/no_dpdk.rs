@@ -6,8 +6,7 @@ use super::{IdleTimers, TimerContender};
 use crate::absent::{absent, never};
 
 absent!("this build has no DPDK: install libdpdk-dev and build again":
-    rte_timer(usize) -> Box<dyn TimerContender>;
-    rte_timer_drop_in(usize) -> Box<dyn TimerContender>;
+    rte_timer(usize, bool) -> Box<dyn TimerContender>;
     idle_rte_timer(usize, bool) -> Box<dyn IdleTimers>;
 );
 

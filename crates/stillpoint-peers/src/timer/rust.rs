@@ -60,10 +60,6 @@ impl Nexus {
 }
 
 impl TimerContender for Nexus {
-    fn name(&self) -> &'static str {
-        if self.ahead.is_some() { "nexus-timer+clock" } else { "nexus-timer" }
-    }
-
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         for &delay in delays {
             let at = self.now() + Duration::from_micros(delay);
@@ -163,10 +159,6 @@ impl DelayQueues {
 }
 
 impl TimerContender for DelayQueues {
-    fn name(&self) -> &'static str {
-        "tokio-util"
-    }
-
     fn can(&self, ability: Ability) -> bool {
         ability != Ability::Expire
     }
@@ -205,10 +197,6 @@ impl TimerContender for DelayQueues {
         let _inside = self.runtime.enter();
         let mut context = Context::from_waker(Waker::noop());
         (0..polls).filter(|_| self.queue.poll_expired(&mut context).is_ready()).count() as u64
-    }
-
-    fn expire(&mut self, _ticks: u64) -> u64 {
-        0
     }
 
     fn forget(&mut self) {
@@ -390,10 +378,6 @@ impl Default for HashWheel {
 }
 
 impl TimerContender for HashWheel {
-    fn name(&self) -> &'static str {
-        "hierarchical_hash_wheel_timer"
-    }
-
     fn can(&self, ability: Ability) -> bool {
         ability == Ability::Expire
     }
@@ -407,16 +391,8 @@ impl TimerContender for HashWheel {
         Ok(())
     }
 
-    fn reset(&mut self, _delays: &[u64]) -> u64 {
-        0
-    }
-
     fn cancel(&mut self, order: &[u32]) -> u64 {
         order.iter().filter(|&&which| self.wheel.cancel(&u64::from(which)).is_ok()).count() as u64
-    }
-
-    fn idle(&mut self, _polls: usize) -> u64 {
-        0
     }
 
     fn expire(&mut self, ticks: u64) -> u64 {

@@ -152,43 +152,21 @@ impl Picture<'_> {
         let area = area.margin(self.points(6), 0, 0, 0);
         let area = area.titled(&self.chart.title(), self.text(17)).map_err(failed)?;
         let (plot, legend) = area.split_horizontally((WIDTH - LEGEND) * self.density);
-        match &self.chart.content {
+        let names = match &self.chart.content {
             Content::Curves(curves) => {
                 self.curves(&plot, curves).map_err(failed)?;
-                let names: Vec<_> =
-                    curves.iter().map(|curve| (curve.name.as_str(), curve.published)).collect();
-                let sign = |at, published, (x, y)| {
-                    let ends = [(x, y), (x + self.points(SIGN), y)];
-                    let style = self.stroke(at, published);
-                    match self.dash(at, published) {
-                        Some((dash, gap)) => legend.draw(&DashedPathElement::new(ends, dash, gap, style))?,
-                        None => legend.draw(&PathElement::new(ends, style))?,
-                    }
-                    let base = legend.get_base_pixel();
-                    self.mark(&legend, at, published, (base.0 + x + self.points(SIGN / 2), base.1 + y))
-                };
-                self.legend(&legend, &names, sign).map_err(failed)?;
+                curves.iter().map(|curve| (curve.name.as_str(), curve.published)).collect()
             }
             Content::Bars { names, bars } => {
                 self.bars(&plot, names, bars).map_err(failed)?;
-                let names: Vec<_> = bars.iter().map(|bars| (bars.name.as_str(), bars.published)).collect();
-                let sign = |at, published, (x, y)| {
-                    let corners = [(x, y - self.points(5)), (x + self.points(SIGN), y + self.points(5))];
-                    self.tones(at, published)
-                        .try_for_each(|style| legend.draw(&Rectangle::new(corners, style)))
-                };
-                self.legend(&legend, &names, sign).map_err(failed)?;
+                bars.iter().map(|bars| (bars.name.as_str(), bars.published)).collect()
             }
             Content::Dots { names, dots } => {
                 self.dots(&plot, names, dots).map_err(failed)?;
-                let kinds: Vec<_> = dots.iter().map(|dots| (dots.name.as_str(), false)).collect();
-                let sign = |at, published, (x, y)| {
-                    let base = legend.get_base_pixel();
-                    self.mark(&legend, at, published, (base.0 + x + self.points(SIGN / 2), base.1 + y))
-                };
-                self.legend(&legend, &kinds, sign).map_err(failed)?;
+                dots.iter().map(|dots| (dots.name.as_str(), false)).collect()
             }
-        }
+        };
+        self.legend(&legend, names).map_err(failed)?;
         area.present().map_err(failed)
     }
 
@@ -471,19 +449,36 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// The names of the contenders, each behind what `sign` draws for it.
+    /// The names of the contenders, each behind its line, bar or marker.
     fn legend<D: DrawingBackend>(
         &self,
         area: &DrawingArea<D, Shift>,
-        names: &[(&str, bool)],
-        sign: impl Fn(usize, bool, (i32, i32)) -> Result<(), Failure<D>>,
+        names: Vec<(&str, bool)>,
     ) -> Result<(), Failure<D>> {
         let style = self.text(12).pos(Pos::new(HPos::Left, VPos::Center));
         let height = area.dim_in_pixel().1 as i32;
         let line = self.points(LINE).min(height / names.len().max(1) as i32);
-        for (at, &(name, published)) in names.iter().enumerate() {
+        let base = area.get_base_pixel();
+        for (at, (name, published)) in names.into_iter().enumerate() {
             let (x, y) = (self.points(8), self.points(18) + line * at as i32);
-            sign(at, published, (x, y))?;
+            let ends = [(x, y), (x + self.points(SIGN), y)];
+            match &self.chart.content {
+                Content::Curves(_) => match self.dash(at, published) {
+                    Some((dash, gap)) => {
+                        area.draw(&DashedPathElement::new(ends, dash, gap, self.stroke(at, published)))?;
+                    }
+                    None => area.draw(&PathElement::new(ends, self.stroke(at, published)))?,
+                },
+                Content::Bars { .. } => {
+                    let corners = [(x, y - self.points(5)), (x + self.points(SIGN), y + self.points(5))];
+                    self.tones(at, published)
+                        .try_for_each(|style| area.draw(&Rectangle::new(corners, style)))?;
+                }
+                Content::Dots { .. } => {}
+            }
+            if !matches!(self.chart.content, Content::Bars { .. }) {
+                self.mark(area, at, published, (base.0 + x + self.points(SIGN / 2), base.1 + y))?;
+            }
             area.draw_text(name, &style, (x + self.points(SIGN + 8), y))?;
         }
         Ok(())
@@ -514,11 +509,7 @@ impl<A: Ranged<ValueType = f64>> Ranged for Ticked<A> {
 }
 
 /// The places that were measured, of which those that are too close to the one before get no tick. `None` if there are too many.
-pub(super) fn ticks(
-    mut places: Vec<f64>,
-    axis: &std::ops::Range<f64>,
-    logarithmic: bool,
-) -> Option<Vec<f64>> {
+fn ticks(mut places: Vec<f64>, axis: &std::ops::Range<f64>, logarithmic: bool) -> Option<Vec<f64>> {
     places.sort_by(f64::total_cmp);
     places.dedup();
     let length = |from: f64, to: f64| if logarithmic { (to / from).ln() } else { to - from };
@@ -539,4 +530,17 @@ fn range(values: impl Iterator<Item = f64> + Clone, logarithmic: bool) -> std::o
     let (least, most) = (least.min(0.0) * 1.05, most.max(0.0) * 1.05);
     // An axis has some length even if all is 0.
     least..if most > least { most } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_stand_where_it_was_measured_if_there_are_few() {
+        let axis = 0.8..40.0;
+        assert_eq!(ticks(vec![8.0, 1.0, 1.0, 32.0, 2.0], &axis, true), Some(vec![1.0, 2.0, 8.0, 32.0]));
+        assert_eq!(ticks(vec![1.0, 1.01, 2.0], &axis, true), Some(vec![1.0, 2.0]), "too close for two names");
+        assert_eq!(ticks((1..=11).map(f64::from).collect(), &axis, false), None);
+    }
 }

@@ -185,6 +185,17 @@ pub struct Published {
     pub points: Points,
 }
 
+impl Published {
+    /// Numbers at names.
+    pub const fn at_names(
+        name: &'static str,
+        setting: &'static [(&'static str, &'static str)],
+        points: &'static [(&'static str, f64)],
+    ) -> Self {
+        Self { name, setting, points: Points::Names(points) }
+    }
+}
+
 /// The places of published numbers.
 #[derive(Debug)]
 pub enum Points {
@@ -639,6 +650,3 @@ const SAME: f64 = 1.01;
 fn is_drawable(value: f64, logarithmic: bool) -> bool {
     value.is_finite() && (value > 0.0 || !logarithmic)
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,12 +3,10 @@
 use std::thread;
 
 use stillpoint::rcu::{Domain, RcuArray, Reclaimer, RetireHandle, Retired};
-use stillpoint_peers::{
-    Element, Lookups, ReadJob, ReadOutcome, Recipe, Work, Writer, read_sections, read_until_stopped,
-};
+use stillpoint_peers::{Element, Lookups, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
-use super::contender::{Field, drain, without_rest};
-use super::{BURST, Reading};
+use super::BURST;
+use super::contender::{Field, drain};
 
 /// The array, and its domain.
 pub(super) struct Cells {
@@ -28,22 +26,37 @@ impl Cells {
         Self { domain, cells, recipe }
     }
 
+    fn replace(&self, index: usize) -> Option<Retired<Element>> {
+        self.publish(index, Some(Box::new(self.recipe.element(index as u64))))
+    }
+
+    /// Links `new` at `index` and returns what was there, stamped; `None` if the slot was empty.
+    fn publish(&self, index: usize, new: Option<Box<Element>>) -> Option<Retired<Element>> {
+        let old = self.cells.swap(index, new)?;
+        old.stamp_unlinked();
+        Some(old)
+    }
+}
+
+impl Field for Cells {
+    fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
     #[inline(never)]
     fn read_protected(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let mut reader = self.domain.reader();
         let mut cells = self.cells.bind(&mut reader);
         ready();
-        read_until_stopped(job, self.cells.len(), |index| {
-            cells.protect(index).is_some_and(|element| element.holds(index as u64))
-        })
+        read_loop!(job, self.cells.len(), missing: false, |index, found| found(cells.protect(index).as_deref()))
     }
 
     #[inline(never)]
     fn read_unbound(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let reader = self.domain.reader();
         ready();
-        read_until_stopped(job, self.cells.len(), |index| {
-            self.cells.protect(index, &reader).is_some_and(|element| element.holds(index as u64))
+        read_loop!(job, self.cells.len(), missing: false, |index, found| {
+            found(self.cells.protect(index, &reader).as_deref())
         })
     }
 
@@ -52,9 +65,9 @@ impl Cells {
         let mut reader = self.domain.reader();
         let mut cells = self.cells.bind(&mut reader);
         ready();
-        read_until_stopped(job, self.cells.len(), |index| {
+        read_loop!(job, self.cells.len(), missing: false, |index, found| {
             let guard = cells.pin();
-            guard.load(index).is_some_and(|element| element.holds(index as u64))
+            found(guard.load(index))
         })
     }
 
@@ -78,82 +91,14 @@ impl Cells {
         let mut reader = self.domain.qsbr_reader();
         let mut cells = self.cells.bind_qsbr(&mut reader);
         ready();
-        read_until_stopped(job, self.cells.len(), |index| {
-            let found = cells.load(index).is_some_and(|element| element.holds(index as u64));
+        read_loop!(job, self.cells.len(), missing: false, |index, found, rest| {
+            let right = found(cells.load(index));
             cells.quiescent();
-            found
+            if let Some(work) = rest {
+                cells.offline(|| work.rest());
+            }
+            right
         })
-    }
-
-    fn replace(&self, index: usize) -> Option<Retired<Element>> {
-        self.publish(index, Some(Box::new(self.recipe.element(index as u64))))
-    }
-
-    /// Links `new` at `index` and returns what was there, stamped; `None` if the slot was empty.
-    fn publish(&self, index: usize, new: Option<Box<Element>>) -> Option<Retired<Element>> {
-        let old = self.cells.swap(index, new)?;
-        old.stamp_unlinked();
-        Some(old)
-    }
-}
-
-impl Field for Cells {
-    fn domain(&self) -> &Domain {
-        &self.domain
-    }
-
-    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        match reading {
-            Reading::Protected => self.read_protected(job, ready),
-            Reading::Unbound => self.read_unbound(job, ready),
-            Reading::Guard => self.read_guarded(job, ready),
-            Reading::GuardOfBurst => self.read_bursts(job, ready),
-            Reading::Qsbr => self.read_qsbr(job, ready),
-        }
-    }
-
-    fn read_sections(
-        &self,
-        reading: Reading,
-        job: &ReadJob<'_>,
-        work: &Work,
-        ready: &dyn Fn(),
-    ) -> ReadOutcome {
-        let len = self.cells.len();
-        if reading == Reading::Qsbr {
-            let mut reader = self.domain.qsbr_reader();
-            let mut cells = self.cells.bind_qsbr(&mut reader);
-            ready();
-            return read_sections(job, &without_rest(work), len, |index| {
-                let found = work.inside(cells.load(index), index);
-                cells.quiescent();
-                if work.has_rest() {
-                    cells.offline(|| work.rest());
-                }
-                found
-            });
-        }
-        let mut reader = self.domain.reader();
-        if reading == Reading::Unbound {
-            ready();
-            return read_sections(job, work, len, |index| {
-                let element = self.cells.protect(index, &reader);
-                work.inside(element.as_deref(), index)
-            });
-        }
-        let mut cells = self.cells.bind(&mut reader);
-        ready();
-        if reading == Reading::Protected {
-            read_sections(job, work, len, |index| {
-                let element = cells.protect(index);
-                work.inside(element.as_deref(), index)
-            })
-        } else {
-            read_sections(job, work, len, |index| {
-                let guard = cells.pin();
-                work.inside(guard.load(index), index)
-            })
-        }
     }
 
     fn polling(&self) -> Box<dyn Writer + '_> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use stillpoint::rcu::{BackgroundReclaimer, Boost, Domain, RetireHandle};
-use stillpoint_peers::{Contender, ReadJob, ReadOutcome, Work, Writer};
+use stillpoint_peers::{Contender, Named, ReadJob, ReadOutcome, Writer};
 
 use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 
@@ -15,18 +15,23 @@ use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 pub(super) trait Field: Send + Sync + 'static {
     fn domain(&self) -> &Domain;
 
-    /// Looks up elements. Each loop is a separate function, as each peer's is: loops in one function would share registers.
-    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
+    /// Looks up elements. Each loop is a separate function, as each peer's is: loops in one function would share registers. Each section with
+    /// work has its own guard: a burst of sections under one guard would be one section.
+    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        match reading {
+            Reading::Protected => self.read_protected(job, ready),
+            Reading::Unbound => self.read_unbound(job, ready),
+            Reading::GuardOfBurst if job.work.is_none() => self.read_bursts(job, ready),
+            Reading::Guard | Reading::GuardOfBurst => self.read_guarded(job, ready),
+            Reading::Qsbr => self.read_qsbr(job, ready),
+        }
+    }
 
-    /// The same readers in sections that hold `work`. Each section has its own guard: a burst of sections under one guard
-    /// would be one section.
-    fn read_sections(
-        &self,
-        reading: Reading,
-        job: &ReadJob<'_>,
-        work: &Work,
-        ready: &dyn Fn(),
-    ) -> ReadOutcome;
+    fn read_protected(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
+    fn read_unbound(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
+    fn read_guarded(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
+    fn read_bursts(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
+    fn read_qsbr(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
 
     /// A writer that frees on its own calls.
     fn polling(&self) -> Box<dyn Writer + '_>;
@@ -36,10 +41,7 @@ pub(super) trait Field: Send + Sync + 'static {
 }
 
 /// The contenders that are wanted. Those that boost in the same way share a structure.
-pub(super) fn over<F: Field>(
-    make: impl Fn(Boost) -> F,
-    wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
+pub(super) fn over<F: Field>(make: impl Fn(Boost) -> F, wanted: impl Fn(&str) -> bool) -> Vec<Named> {
     let mut fields: Vec<(Boost, Arc<F>)> = Vec::new();
     let mut field = |boost| match fields.iter().find(|(of, _)| *of == boost) {
         Some((_, field)) => Arc::clone(field),
@@ -49,71 +51,28 @@ pub(super) fn over<F: Field>(
             field
         }
     };
-    let contender = |(name, reading)| -> Box<dyn Contender> {
+    let contender = |(name, reading)| -> Named {
+        let (hand_over, taken_over) = channel();
         let field = field(boost_of(name));
-        match name {
-            BACKGROUND => Box::new(Background::new(field)),
-            _ => Box::new(Polled { name, reading, field }),
-        }
+        let (in_background, taken_over) = (name == BACKGROUND, Mutex::new(taken_over));
+        (name, Box::new(Ours { in_background, reading, field, hand_over, taken_over }))
     };
     CONTENDERS.into_iter().filter(|(name, _)| wanted(name)).map(contender).collect()
 }
 
-/// Contenders whose writer frees on its own thread, at each delete or also while idle.
-struct Polled<F> {
-    name: &'static str,
+/// A contender whose writer frees on its own thread, at each delete or also while idle, or hands everything to a second thread.
+struct Ours<F> {
+    in_background: bool,
     reading: Reading,
-    field: Arc<F>,
-}
-
-impl<F: Field> Contender for Polled<F> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read(self.reading, job, ready)
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read_sections(self.reading, job, work, ready)
-    }
-
-    fn heavy_fences(&self) -> Option<u64> {
-        Some(self.field.domain().stats().heavy_fences)
-    }
-
-    fn writer(&self) -> Box<dyn Writer + '_> {
-        self.field.polling()
-    }
-}
-
-/// The contender whose writer hands everything to a second thread.
-struct Background<F> {
     field: Arc<F>,
     /// Carries the reclaimer of a round from the writer, which makes it, to the thread that runs it.
     hand_over: Sender<BackgroundReclaimer>,
     taken_over: Mutex<Receiver<BackgroundReclaimer>>,
 }
 
-impl<F> Background<F> {
-    fn new(field: Arc<F>) -> Self {
-        let (hand_over, taken_over) = channel();
-        Self { field, hand_over, taken_over: Mutex::new(taken_over) }
-    }
-}
-
-impl<F: Field> Contender for Background<F> {
-    fn name(&self) -> &'static str {
-        BACKGROUND
-    }
-
+impl<F: Field> Contender for Ours<F> {
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read(Reading::Qsbr, job, ready)
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        self.field.read_sections(Reading::Qsbr, job, work, ready)
+        self.field.read(self.reading, job, ready)
     }
 
     fn heavy_fences(&self) -> Option<u64> {
@@ -121,6 +80,9 @@ impl<F: Field> Contender for Background<F> {
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
+        if !self.needs_background() {
+            return self.field.polling();
+        }
         let reclaimer = self.field.domain().background();
         let handle = reclaimer.retire_handle();
         // The receiver lives as long as the contender.
@@ -130,20 +92,15 @@ impl<F: Field> Contender for Background<F> {
 
     /// Ends when the writer's `drain` has stopped the reclaimer, which finishes its work first.
     fn background(&self, _stop: &AtomicBool) {
-        let reclaimer = self.taken_over.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        if let Ok(mut reclaimer) = reclaimer {
+        let taken_over = self.taken_over.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut reclaimer) = self.needs_background().then(|| taken_over.recv().ok()).flatten() {
             reclaimer.run();
         }
     }
 
     fn needs_background(&self) -> bool {
-        true
+        self.in_background
     }
-}
-
-/// The same sections with no work between two: readers that are offline between sections do that work in their own loop.
-pub(super) fn without_rest(work: &Work) -> Work {
-    Work { outside: 0, ..*work }
 }
 
 /// Ends the second thread, and waits until it has freed everything.

@@ -6,11 +6,13 @@ mod table;
 
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Boost, BuildError, Domain};
-use stillpoint_peers::{Contender, Delays, Element, Recipe};
+use stillpoint_harness::output::each_once;
+use stillpoint_peers::{Contender, Delays, Element, Named, Recipe};
 
 use self::array::Cells;
 use self::contender::over;
 use self::table::OfTable;
+use crate::experiment::Structure;
 
 /// Lookups under one guard in `stillpoint/guard32`.
 pub(super) const BURST: u32 = 32;
@@ -49,22 +51,28 @@ pub(crate) fn refusal(name: &str) -> Option<String> {
     })
 }
 
-/// The contenders that are wanted over an array, with an element in each cell.
+/// The contenders that are wanted over this structure, which has all elements.
 pub(crate) fn contenders(
+    structure: Structure,
     elements: usize,
     recipe: Recipe,
     wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
-    over(|boost| Cells::new(boosting(boost), elements, filled(recipe), recipe), wanted)
+) -> Vec<Named> {
+    match structure {
+        Structure::Array => {
+            over(|boost| Cells::new(boosting(boost), elements, filled(recipe), recipe), wanted)
+        }
+        Structure::Table => over(|boost| OfTable::new(boosting(boost), elements, recipe), wanted),
+    }
 }
 
-/// The same, all of them in this domain.
+/// Those over an array, all of them in this domain.
 pub(crate) fn contenders_of(
     domain: &Domain,
     elements: usize,
     delays: &'static Delays,
     wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
+) -> Vec<Named> {
     let recipe = Recipe::plain(delays);
     over(|_| Cells::new(domain.clone(), elements, filled(recipe), recipe), wanted)
 }
@@ -78,16 +86,9 @@ pub(crate) fn alone(
     delays: &'static Delays,
 ) -> Option<Box<dyn Contender>> {
     let domain = |boost| fences.map_or_else(|| boosting(boost), |mode| fenced(boost, mode));
-    over(|boost| Cells::new(domain(boost), cells, |_| None, Recipe::plain(delays)), |of| of == name).pop()
-}
-
-/// The contenders that are wanted over a table that has all elements.
-pub(super) fn contenders_on_table(
-    elements: usize,
-    recipe: Recipe,
-    wanted: impl Fn(&str) -> bool,
-) -> Vec<Box<dyn Contender>> {
-    over(|boost| OfTable::new(boosting(boost), elements, recipe), wanted)
+    over(|boost| Cells::new(domain(boost), cells, |_| None, Recipe::plain(delays)), |of| of == name)
+        .pop()
+        .map(|(_, contender)| contender)
 }
 
 fn filled(recipe: Recipe) -> impl Fn(usize) -> Option<Box<Element>> {
@@ -122,13 +123,7 @@ fn fenced(boost: Boost, mode: Mode) -> Domain {
 
 /// Number of structures that the contenders among `names` need.
 pub(crate) fn structures<'n>(names: impl Iterator<Item = &'n str>) -> usize {
-    let mut boosts: Vec<Boost> = Vec::new();
-    for boost in names.filter(|name| name.starts_with("stillpoint/")).map(boost_of) {
-        if !boosts.contains(&boost) {
-            boosts.push(boost);
-        }
-    }
-    boosts.len()
+    each_once(names.filter(|name| name.starts_with("stillpoint/")).map(boost_of)).len()
 }
 
 pub(super) const BACKGROUND: &str = "stillpoint/qsbr+background";
@@ -146,14 +141,14 @@ mod tests {
     fn every_contender_frees_all_that_it_replaced() {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(1000)));
         let recipe = Recipe { words: 3, delays };
-        check(contenders(256, recipe, |name| refusal(name).is_none()), delays);
-        let on_table = contenders_on_table(256, recipe, |name| refusal(name).is_none());
-        check(on_table, delays);
+        for structure in [Structure::Array, Structure::Table] {
+            check(contenders(structure, 256, recipe, |name| refusal(name).is_none()), delays);
+        }
     }
 
     /// Each contender reads, replaces and frees everything it replaced, three times in a row.
-    fn check(contenders: Vec<Box<dyn Contender>>, delays: &'static Delays) {
-        for contender in contenders {
+    fn check(contenders: Vec<Named>, delays: &'static Delays) {
+        for (name, contender) in contenders {
             let mut lookups = 0;
             for _ in 0..3 {
                 let (stop, stop_background) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -162,7 +157,7 @@ mod tests {
                     let reader = scope.spawn({
                         let (contender, stop) = (&contender, &stop);
                         let ready = move || ready.send(()).unwrap();
-                        move || contender.read(&ReadJob { index: 0, seed: 9, stop }, &ready)
+                        move || contender.read(&ReadJob { index: 0, seed: 9, stop, work: None }, &ready)
                     });
                     if contender.needs_background() {
                         scope.spawn(|| contender.background(&stop_background));
@@ -181,13 +176,13 @@ mod tests {
                     writer.drain();
                     outcome
                 });
-                assert_eq!(delays.freed(), 500, "{}", contender.name());
+                assert_eq!(delays.freed(), 500, "{name}");
                 assert_eq!(delays.take().len(), 500);
                 assert_eq!(delays.freed_bytes() % Element::bytes_with_body(3), 0);
-                assert_eq!(outcome.mismatches, 0, "{}", contender.name());
+                assert_eq!(outcome.mismatches, 0, "{name}");
                 lookups += outcome.lookups;
             }
-            assert!(lookups > 0, "{} never read", contender.name());
+            assert!(lookups > 0, "{name} never read");
         }
     }
 }

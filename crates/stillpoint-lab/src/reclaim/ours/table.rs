@@ -4,12 +4,10 @@ use std::thread;
 
 use stillpoint::rcu::{Domain, RetireHandle};
 use stillpoint::table::{Removed, Table};
-use stillpoint_peers::{
-    Element, Lookups, ReadJob, ReadOutcome, Recipe, Work, Writer, read_sections, read_until_stopped,
-};
+use stillpoint_peers::{Element, Lookups, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
-use super::contender::{Field, drain, without_rest};
-use super::{BURST, Reading};
+use super::BURST;
+use super::contender::{Field, drain};
 
 /// The table, and its domain.
 pub(super) struct OfTable {
@@ -17,11 +15,6 @@ pub(super) struct OfTable {
     table: Table<u64, Element>,
     elements: usize,
     recipe: Recipe,
-}
-
-/// A key that is removed for the moment is not a mismatch.
-fn is_right(element: Option<&Element>, index: usize) -> bool {
-    element.is_none_or(|element| element.holds(index as u64))
 }
 
 impl OfTable {
@@ -48,21 +41,27 @@ impl OfTable {
         old.stamp_unlinked();
         Some(old)
     }
+}
+
+impl Field for OfTable {
+    fn domain(&self) -> &Domain {
+        &self.domain
+    }
 
     #[inline(never)]
     fn read_protected(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let mut reader = self.domain.reader();
         let mut table = self.table.reader(&mut reader);
         ready();
-        read_until_stopped(job, self.elements, |index| is_right(table.get(&(index as u64)).as_deref(), index))
+        read_loop!(job, self.elements, missing: true, |index, found| found(table.get(&(index as u64)).as_deref()))
     }
 
     #[inline(never)]
     fn read_unbound(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let reader = self.domain.reader();
         ready();
-        read_until_stopped(job, self.elements, |index| {
-            is_right(self.table.protect(&reader, &(index as u64)).as_deref(), index)
+        read_loop!(job, self.elements, missing: true, |index, found| {
+            found(self.table.protect(&reader, &(index as u64)).as_deref())
         })
     }
 
@@ -71,7 +70,7 @@ impl OfTable {
         let mut reader = self.domain.reader();
         let mut table = self.table.reader(&mut reader);
         ready();
-        read_until_stopped(job, self.elements, |index| is_right(table.pin().get(&(index as u64)), index))
+        read_loop!(job, self.elements, missing: true, |index, found| found(table.pin().get(&(index as u64))))
     }
 
     #[inline(never)]
@@ -84,7 +83,9 @@ impl OfTable {
             let guard = table.pin();
             for _ in 0..BURST {
                 let Some(index) = lookups.next_index() else { return lookups.outcome() };
-                lookups.count(is_right(guard.get(&(index as u64)), index));
+                // A key that is removed for the moment is not a mismatch.
+                let element = guard.get(&(index as u64));
+                lookups.count(element.is_none_or(|element| element.holds(index as u64)));
             }
         }
     }
@@ -93,69 +94,14 @@ impl OfTable {
     fn read_qsbr(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let mut reader = self.domain.qsbr_reader();
         ready();
-        read_until_stopped(job, self.elements, |index| {
-            let right = is_right(self.table.within(&reader).get(&(index as u64)), index);
+        read_loop!(job, self.elements, missing: true, |index, found, rest| {
+            let right = found(self.table.within(&reader).get(&(index as u64)));
             reader.quiescent();
+            if let Some(work) = rest {
+                reader.offline(|| work.rest());
+            }
             right
         })
-    }
-}
-
-impl Field for OfTable {
-    fn domain(&self) -> &Domain {
-        &self.domain
-    }
-
-    fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        match reading {
-            Reading::Protected => self.read_protected(job, ready),
-            Reading::Unbound => self.read_unbound(job, ready),
-            Reading::Guard => self.read_guarded(job, ready),
-            Reading::GuardOfBurst => self.read_bursts(job, ready),
-            Reading::Qsbr => self.read_qsbr(job, ready),
-        }
-    }
-
-    fn read_sections(
-        &self,
-        reading: Reading,
-        job: &ReadJob<'_>,
-        work: &Work,
-        ready: &dyn Fn(),
-    ) -> ReadOutcome {
-        if reading == Reading::Qsbr {
-            let mut reader = self.domain.qsbr_reader();
-            ready();
-            return read_sections(job, &without_rest(work), self.elements, |index| {
-                let found = work.inside(self.table.within(&reader).get(&(index as u64)), index);
-                reader.quiescent();
-                if work.has_rest() {
-                    reader.offline(|| work.rest());
-                }
-                found
-            });
-        }
-        let mut reader = self.domain.reader();
-        if reading == Reading::Unbound {
-            ready();
-            return read_sections(job, work, self.elements, |index| {
-                let element = self.table.protect(&reader, &(index as u64));
-                work.inside(element.as_deref(), index)
-            });
-        }
-        let mut table = self.table.reader(&mut reader);
-        ready();
-        if reading == Reading::Protected {
-            read_sections(job, work, self.elements, |index| {
-                let element = table.get(&(index as u64));
-                work.inside(element.as_deref(), index)
-            })
-        } else {
-            read_sections(job, work, self.elements, |index| {
-                let guard = table.pin();
-                work.inside(guard.get(&(index as u64)), index)
-            })
-        }
     }
 
     fn polling(&self) -> Box<dyn Writer + '_> {

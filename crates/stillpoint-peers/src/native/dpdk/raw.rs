@@ -6,19 +6,15 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::native::{RawElement, RawJob, RawSections};
-use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, Work, free_element};
+use crate::c_functions::opaque;
+use crate::native::{RawElement, RawJob, micro};
+use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, free_element};
 
-/// `struct rte_rcu_qsbr`.
-#[repr(C)]
-struct RawQsbr {
-    opaque: [u8; 0],
-}
-
-/// `struct rte_ring`.
-#[repr(C)]
-struct RawRing {
-    opaque: [u8; 0],
+opaque! {
+    /// `struct rte_rcu_qsbr`.
+    pub(crate) struct RawQsbr;
+    /// `struct rte_ring`.
+    struct RawRing;
 }
 
 unsafe extern "C" {
@@ -27,41 +23,28 @@ unsafe extern "C" {
     fn stillpoint_dpdk_join(qsbr: *mut RawQsbr, id: u32) -> bool;
     fn stillpoint_dpdk_leave(qsbr: *mut RawQsbr, id: u32);
     fn stillpoint_dpdk_read(qsbr: *mut RawQsbr, id: u32, job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_dpdk_read_sections(qsbr: *mut RawQsbr, id: u32, job: *const RawSections<'_>)
-    -> ReadOutcome;
     fn stillpoint_dpdk_start(qsbr: *mut RawQsbr) -> u64;
     fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
     fn stillpoint_dpdk_ring_new(count: u32) -> *mut RawRing;
     fn stillpoint_dpdk_ring_free(ring: *mut RawRing);
     fn stillpoint_dpdk_ring_push(ring: *mut RawRing, pending: *const Pending) -> bool;
     fn stillpoint_dpdk_ring_pop(ring: *mut RawRing, pending: *mut Pending) -> bool;
-    safe fn stillpoint_dpdk_micro_quiescent(iterations: u64);
-    safe fn stillpoint_dpdk_micro_start(iterations: u64);
-    safe fn stillpoint_dpdk_micro_check(iterations: u64);
     fn stillpoint_dpdk_micro_retire(iterations: u64);
     safe fn stillpoint_dpdk_cpu() -> c_int;
-    safe fn stillpoint_dpdk_micro_heavy(iterations: u64);
-    safe fn stillpoint_drop_in_rcu_qsbr_micro_quiescent(iterations: u64);
-    safe fn stillpoint_drop_in_rcu_qsbr_micro_start(iterations: u64);
-    safe fn stillpoint_drop_in_rcu_qsbr_micro_check(iterations: u64);
 }
 
 /// The same operations, compiled against stillpoint's header in place of DPDK's.
 const NAME_OURS: &str = "drop-in/rte_rcu_qsbr";
 
 pub(crate) const MICRO: &[Micro] = &[
-    Micro { contender: super::NAME, operation: "quiescent", run: |n| stillpoint_dpdk_micro_quiescent(n) },
-    Micro { contender: super::NAME, operation: "start", run: |n| stillpoint_dpdk_micro_start(n) },
-    Micro { contender: super::NAME, operation: "check", run: |n| stillpoint_dpdk_micro_check(n) },
+    micro!(super::NAME, "quiescent", "stillpoint_dpdk_micro_quiescent"),
+    micro!(super::NAME, "start", "stillpoint_dpdk_micro_start"),
+    micro!(super::NAME, "check", "stillpoint_dpdk_micro_check"),
     Micro { contender: super::NAME, operation: "retire", run: retire_by_defer_queue },
-    Micro { contender: super::NAME, operation: "heavy", run: |n| stillpoint_dpdk_micro_heavy(n) },
-    Micro {
-        contender: NAME_OURS,
-        operation: "quiescent",
-        run: |n| stillpoint_drop_in_rcu_qsbr_micro_quiescent(n),
-    },
-    Micro { contender: NAME_OURS, operation: "start", run: |n| stillpoint_drop_in_rcu_qsbr_micro_start(n) },
-    Micro { contender: NAME_OURS, operation: "check", run: |n| stillpoint_drop_in_rcu_qsbr_micro_check(n) },
+    micro!(super::NAME, "heavy", "stillpoint_dpdk_micro_heavy"),
+    micro!(NAME_OURS, "quiescent", "stillpoint_drop_in_rcu_qsbr_micro_quiescent"),
+    micro!(NAME_OURS, "start", "stillpoint_drop_in_rcu_qsbr_micro_start"),
+    micro!(NAME_OURS, "check", "stillpoint_drop_in_rcu_qsbr_micro_check"),
 ];
 
 /// Megabytes of memory for the environment abstraction layer, in which defer queues live.
@@ -94,8 +77,10 @@ pub(super) struct Pending {
 unsafe impl Send for Pending {}
 
 /// A quiescent state variable.
-pub(super) struct Qsbr {
+pub(crate) struct Qsbr {
     raw: NonNull<RawQsbr>,
+    /// Whether it is freed with this value.
+    is_owned: bool,
     /// Which ids have a reader. The variable itself would let two threads report for one id.
     taken: Box<[AtomicBool]>,
 }
@@ -111,13 +96,22 @@ impl Qsbr {
         let ids = u32::try_from(max_readers).expect("the number of readers fits in 32 bits");
         // SAFETY: any number of readers from 1 on is allowed.
         let raw = unsafe { stillpoint_dpdk_new(ids) };
-        let taken = (0..max_readers).map(|_| AtomicBool::new(false)).collect();
-        // The variable has one cache line for each reader.
-        Self { raw: or_out_of_memory(raw, 64 * max_readers), taken }
+        // SAFETY: the variable is new. It has one cache line for each reader.
+        let mut qsbr = unsafe { Self::of(or_out_of_memory(raw, 64 * max_readers), max_readers) };
+        qsbr.is_owned = true;
+        qsbr
+    }
+
+    /// A variable that something else frees, for this many readers.
+    ///
+    /// # Safety
+    /// It is alive as long as the new value, through which alone readers register.
+    pub(crate) unsafe fn of(raw: NonNull<RawQsbr>, max_readers: usize) -> Self {
+        Self { raw, is_owned: false, taken: (0..max_readers).map(|_| AtomicBool::new(false)).collect() }
     }
 
     /// Registers the calling thread as reader `index`, offline until it reads.
-    pub(super) fn reader(&self, index: usize) -> Reader<'_> {
+    pub(crate) fn reader(&self, index: usize) -> Reader<'_> {
         assert!(index < self.taken.len(), "dpdk: reader {index} of at most {}", self.taken.len());
         // Acquire pairs with the release store in `Reader::drop`: the last reader of this id is gone.
         let taken = self.taken[index].swap(true, Ordering::Acquire);
@@ -129,13 +123,24 @@ impl Qsbr {
         Reader { qsbr: self, id }
     }
 
+    /// The token of a grace period that begins now.
+    pub(crate) fn token(&self) -> u64 {
+        // SAFETY: the variable is alive.
+        unsafe { stillpoint_dpdk_start(self.raw.as_ptr()) }
+    }
+
+    /// Whether every reader has reported a quiescent state since that token was taken.
+    pub(crate) fn is_over(&self, token: u64) -> bool {
+        // SAFETY: the variable is alive.
+        unsafe { stillpoint_dpdk_check(self.raw.as_ptr(), token) }
+    }
+
     /// Starts the grace period of an element that the calling thread has just unlinked.
     ///
     /// # Safety
     /// The element came from [`Slots`] that no thread reads under another variable, and is handed over once.
     pub(super) unsafe fn start(&self, element: *mut Element) -> Pending {
-        // SAFETY: the variable is alive.
-        Pending { element: element.cast(), token: unsafe { stillpoint_dpdk_start(self.raw.as_ptr()) } }
+        Pending { element: element.cast(), token: self.token() }
     }
 
     /// Frees the element if its grace period is over, and hands it back otherwise.
@@ -143,8 +148,7 @@ impl Qsbr {
     /// # Safety
     /// `pending` came from [`start`](Qsbr::start) of this variable.
     pub(super) unsafe fn try_free(&self, pending: Pending) -> Result<(), Pending> {
-        // SAFETY: the variable is alive.
-        if !unsafe { stillpoint_dpdk_check(self.raw.as_ptr(), pending.token) } {
+        if !self.is_over(pending.token) {
             return Err(pending);
         }
         // SAFETY: every reader has reported a quiescent state since the unlink.
@@ -155,15 +159,17 @@ impl Qsbr {
 
 impl Drop for Qsbr {
     fn drop(&mut self) {
-        // SAFETY: readers borrow the variable, so none is left.
-        unsafe { stillpoint_dpdk_free(self.raw.as_ptr()) };
+        if self.is_owned {
+            // SAFETY: readers borrow the variable, so none is left.
+            unsafe { stillpoint_dpdk_free(self.raw.as_ptr()) };
+        }
     }
 }
 
 /// The registration of one reader.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     qsbr: &'a Qsbr,
-    id: u32,
+    pub(crate) id: u32,
 }
 
 impl Reader<'_> {
@@ -171,13 +177,6 @@ impl Reader<'_> {
     pub(super) fn read(&self, slots: &Slots, job: &ReadJob<'_>) -> ReadOutcome {
         // SAFETY: the id is registered, and only this reader has it; the job borrows what it points to.
         unsafe { stillpoint_dpdk_read(self.qsbr.raw.as_ptr(), self.id, &RawJob::new(slots, job)) }
-    }
-
-    /// Reads in sections that contain `work`, until [`stop`](ReadJob::stop) is set.
-    pub(super) fn read_sections(&self, slots: &Slots, job: &ReadJob<'_>, work: &Work) -> ReadOutcome {
-        let job = RawSections::new(slots, job, work);
-        // SAFETY: the id is registered, and only this reader has it; the job borrows what it points to, and the work.
-        unsafe { stillpoint_dpdk_read_sections(self.qsbr.raw.as_ptr(), self.id, &job) }
     }
 }
 

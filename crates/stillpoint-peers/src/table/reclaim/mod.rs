@@ -4,7 +4,7 @@ mod papaya;
 #[cfg(peer_dpdk)]
 mod rte_hash;
 
-use crate::{Contender, Recipe};
+use crate::{Contender, Named, Recipe};
 
 /// The names of all contenders that this build has.
 pub fn reclaiming() -> Vec<&'static str> {
@@ -26,8 +26,8 @@ pub fn make_reclaiming(
     elements: usize,
     recipe: Recipe,
     max_readers: usize,
-) -> Result<Vec<Box<dyn Contender>>, String> {
-    let mut made: Vec<Box<dyn Contender>> = Vec::new();
+) -> Result<Vec<Named>, String> {
+    let mut made: Vec<Named> = Vec::new();
     #[cfg(peer_urcu)]
     made.extend(crate::native::lfht::contenders(&wanted, elements, recipe)?);
     #[cfg(peer_dpdk)]
@@ -35,7 +35,7 @@ pub fn make_reclaiming(
     #[cfg(not(peer_dpdk))]
     let _ = max_readers;
     if wanted(papaya::NAME) {
-        made.push(Box::new(papaya::Papaya::new(elements, recipe)));
+        made.push((papaya::NAME, Box::new(papaya::Papaya::new(elements, recipe))));
     }
     Ok(made)
 }

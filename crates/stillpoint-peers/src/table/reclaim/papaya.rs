@@ -3,9 +3,7 @@
 use foldhash::quality::RandomState;
 use papaya::{Guard, HashMap, ResizeMode};
 
-use crate::{
-    Contender, Element, ReadJob, ReadOutcome, Recipe, Work, Writer, read_sections, read_until_stopped,
-};
+use crate::{Contender, Element, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
 pub(super) const NAME: &str = "papaya";
 
@@ -31,23 +29,9 @@ impl Papaya {
 }
 
 impl Contender for Papaya {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         ready();
-        read_until_stopped(job, self.elements, |index| {
-            let key = index as u64;
-            self.map.pin().get(&key).is_none_or(|element| element.holds(key))
-        })
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        ready();
-        read_sections(job, work, self.elements, |index| {
-            work.inside(self.map.pin().get(&(index as u64)), index)
-        })
+        read_loop!(job, self.elements, missing: true, |index, found| found(self.map.pin().get(&(index as u64))))
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {

@@ -7,18 +7,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::{hint, thread};
 
-use crate::native::{RawElement, RawJob, RawSections};
+use crate::c_functions::opaque;
+use crate::native::dpdk::raw::{Qsbr, RawQsbr};
+use crate::native::{RawElement, RawJob};
 use crate::table::ThreadNumber;
-use crate::{Contender, Element, ReadJob, ReadOutcome, Recipe, Work, Writer, free_element};
+use crate::{Contender, Element, Named, ReadJob, ReadOutcome, Recipe, Writer, free_element};
 
-#[repr(C)]
-struct RawMap {
-    opaque: [u8; 0],
-}
-
-#[repr(C)]
-struct RawQsbr {
-    opaque: [u8; 0],
+opaque! {
+    struct RawMap;
 }
 
 unsafe extern "C" {
@@ -31,18 +27,13 @@ unsafe extern "C" {
         free_element: unsafe extern "C" fn(*mut RawElement),
     ) -> *mut RawMap;
     fn stillpoint_map_free(map: *mut RawMap);
-    fn stillpoint_map_qsbr(map: *mut RawMap) -> *mut RawQsbr;
+    fn stillpoint_map_qsbr(map: *mut RawMap) -> NonNull<RawQsbr>;
     fn stillpoint_map_freed(map: *mut RawMap) -> u64;
     fn stillpoint_map_add(map: *mut RawMap, key: u64, element: *mut RawElement) -> bool;
     fn stillpoint_map_find(map: *mut RawMap, key: u64) -> *mut RawElement;
     fn stillpoint_map_delete(map: *mut RawMap, key: u64) -> i32;
     fn stillpoint_map_free_position(map: *mut RawMap, position: i32);
     fn stillpoint_map_read(map: *mut RawMap, id: u32, job: *const RawJob<'_>) -> ReadOutcome;
-    fn stillpoint_map_read_sections(map: *mut RawMap, id: u32, job: *const RawSections<'_>) -> ReadOutcome;
-    fn stillpoint_dpdk_join(qsbr: *mut RawQsbr, id: u32) -> bool;
-    fn stillpoint_dpdk_leave(qsbr: *mut RawQsbr, id: u32);
-    fn stillpoint_dpdk_start(qsbr: *mut RawQsbr) -> u64;
-    fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
 }
 
 /// `dpdk/rcu` frees through `rte_hash_rcu_qsbr_add` at later deletes; the other two free through the writer's queue.
@@ -54,10 +45,10 @@ pub(super) fn contenders(
     elements: usize,
     recipe: Recipe,
     max_readers: usize,
-) -> Result<Vec<Box<dyn Contender>>, String> {
+) -> Result<Vec<Named>, String> {
     let wanted = (0..NAMES.len()).filter(|&kind| wanted(NAMES[kind]));
-    let make = |kind| -> Result<Box<dyn Contender>, String> {
-        Ok(Box::new(Map::new(kind, elements, recipe, max_readers)?))
+    let make = |kind: usize| -> Result<Named, String> {
+        Ok((NAMES[kind], Box::new(Map::new(kind, elements, recipe, max_readers)?)))
     };
     wanted.map(make).collect()
 }
@@ -81,8 +72,7 @@ struct Map {
     kind: usize,
     elements: usize,
     recipe: Recipe,
-    /// Which ids have a reader.
-    taken: Box<[AtomicBool]>,
+    qsbr: Qsbr,
     has_writer: AtomicBool,
     /// The queue from the writer to the thread that frees; unused with a defer queue.
     queue: Sender<Pending>,
@@ -118,12 +108,15 @@ impl Map {
             stillpoint_map_new(name.as_ptr(), entries, readers as u32, defer_queue, two_threads, free_raw)
         };
         let (queue, others) = channel();
+        let raw = NonNull::new(raw).ok_or_else(no_room)?;
+        // SAFETY: a new map, whose variable lives as long as the map.
+        let qsbr = unsafe { Qsbr::of(stillpoint_map_qsbr(raw.as_ptr()), readers) };
         let map = Self {
-            raw: NonNull::new(raw).ok_or_else(no_room)?,
+            raw,
+            qsbr,
             kind,
             elements,
             recipe,
-            taken: (0..readers).map(|_| AtomicBool::new(false)).collect(),
             has_writer: AtomicBool::new(false),
             queue,
             waiting: Mutex::new(Waiting { oldest: None, others }),
@@ -136,11 +129,6 @@ impl Map {
 
     fn raw(&self) -> *mut RawMap {
         self.raw.as_ptr()
-    }
-
-    fn qsbr(&self) -> *mut RawQsbr {
-        // SAFETY: the map is alive, as `self` is.
-        unsafe { stillpoint_map_qsbr(self.raw()) }
     }
 
     fn add(&self, key: u64) -> bool {
@@ -164,8 +152,7 @@ impl Map {
         let Some(oldest) = waiting.oldest.take().or_else(|| waiting.others.try_recv().ok()) else {
             return false;
         };
-        // SAFETY: the variable is alive.
-        if !unsafe { stillpoint_dpdk_check(self.qsbr(), oldest.token) } {
+        if !self.qsbr.is_over(oldest.token) {
             waiting.oldest = Some(oldest);
             return false;
         }
@@ -188,50 +175,13 @@ impl Map {
     }
 }
 
-/// The registration of one reader.
-struct MapReader<'a> {
-    map: &'a Map,
-    id: u32,
-}
-
-impl<'a> MapReader<'a> {
-    fn new(map: &'a Map, index: usize) -> Self {
-        // Acquire pairs with the release in `MapReader`'s drop: the last reader of this id is gone.
-        assert!(!map.taken[index].swap(true, Ordering::Acquire), "reader {index} is registered");
-        let id = index as u32;
-        // SAFETY: the id is below the number that the map was made for, and only this thread has it.
-        assert!(unsafe { stillpoint_dpdk_join(map.qsbr(), id) }, "rte_rcu_qsbr refused id {id}");
-        Self { map, id }
-    }
-}
-
-impl Drop for MapReader<'_> {
-    fn drop(&mut self) {
-        // SAFETY: `new` registered the reader, which has been offline since its loop ended.
-        unsafe { stillpoint_dpdk_leave(self.map.qsbr(), self.id) };
-        self.map.taken[self.id as usize].store(false, Ordering::Release);
-    }
-}
-
 impl Contender for Map {
-    fn name(&self) -> &'static str {
-        NAMES[self.kind]
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        let reader = MapReader::new(self, job.index);
+        let reader = self.qsbr.reader(job.index);
         ready();
         let job = RawJob::without_slots(self.elements, job);
         // SAFETY: the id is registered; the job borrows what it points to.
         unsafe { stillpoint_map_read(self.raw(), reader.id, &raw const job) }
-    }
-
-    fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        let reader = MapReader::new(self, job.index);
-        ready();
-        let job = RawSections::reading(RawJob::without_slots(self.elements, job), work);
-        // SAFETY: the id is registered; the job borrows what it points to, and the work.
-        unsafe { stillpoint_map_read_sections(self.raw(), reader.id, &raw const job) }
     }
 
     fn background(&self, stop: &AtomicBool) {
@@ -251,7 +201,7 @@ impl Contender for Map {
 
     fn writer(&self) -> Box<dyn Writer + '_> {
         // Acquire pairs with the release in `MapWriter`'s drop.
-        assert!(!self.has_writer.swap(true, Ordering::Acquire), "{} has a writer already", self.name());
+        assert!(!self.has_writer.swap(true, Ordering::Acquire), "{} has a writer already", NAMES[self.kind]);
         let number = ThreadNumber::take();
         let mut writer = MapWriter { map: self, deletes: 0, freed_before: 0, _number: number };
         writer.freed_before = writer.freed();
@@ -340,8 +290,7 @@ impl MapWriter<'_> {
         if self.map.kind != AT_DELETE {
             // SAFETY: the element is freed only in `Map::step`, after it has been sent there.
             unsafe { (*element).stamp_unlinked() };
-            // SAFETY: the variable is alive.
-            let token = unsafe { stillpoint_dpdk_start(self.map.qsbr()) };
+            let token = self.map.qsbr.token();
             // Sending cannot fail: the receiver lives as long as the map.
             let _ = self.map.queue.send(Pending { element, position, token });
         }

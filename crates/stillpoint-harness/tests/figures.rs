@@ -1,5 +1,8 @@
-use super::draw::ticks;
-use super::*;
+//! Figures of rows: what is drawn, where published numbers stand, verdicts, and whole pictures.
+
+use stillpoint_harness::output::figures::*;
+use stillpoint_harness::output::format::number;
+use stillpoint_harness::output::json::Row;
 
 const READERS: Across = Across::Numbers { of: Number::Param("readers"), title: "readers", logarithmic: true };
 
@@ -245,18 +248,6 @@ fn contenders_of_the_same_colour_have_other_lines_and_bars() {
 }
 
 #[test]
-fn ticks_stand_where_it_was_measured_if_there_are_few() {
-    let axis = 0.8..40.0;
-    assert_eq!(ticks(vec![8.0, 1.0, 1.0, 32.0, 2.0], &axis, true), Some(vec![1.0, 2.0, 8.0, 32.0]));
-    assert_eq!(ticks(vec![1.0, 1.01, 2.0], &axis, true), Some(vec![1.0, 2.0]), "too close for two names");
-    assert_eq!(ticks((1..=11).map(f64::from).collect(), &axis, false), None);
-    let rows = [1, 2, 4, 8, 16, 32].map(|readers| delay("a", readers, "array", 4.0));
-    let svg = svg(&charts(&[&DELAYS], &rows)[0], Ground::Light).unwrap();
-    let numbers = svg.lines().filter(|line| line.parse::<f64>().is_ok());
-    assert_eq!(numbers.collect::<Vec<_>>(), ["1", "2", "4", "8", "16", "32"]);
-}
-
-#[test]
 fn an_axis_of_times_has_units_that_fit() {
     let rows = [(1, 4.0), (8, 3_000_000.0)].map(|(readers, time)| delay("a", readers, "array", time));
     let svg = svg(&charts(&[&DELAYS], &rows)[0], Ground::Light).unwrap();
@@ -310,4 +301,12 @@ fn ratios_are_dots_beside_the_names_of_their_contenders() {
 fn numbers_have_four_digits() {
     let shown = [0.0, 0.28, 13.44, 253.0, 1234.5, 0.001234, 1e6].map(number);
     assert_eq!(shown, ["0", "0.28", "13.44", "253", "1234", "0.001234", "1000000"]);
+}
+
+#[test]
+fn few_places_each_have_a_tick() {
+    let rows = [1, 2, 4, 8, 16, 32].map(|readers| delay("a", readers, "array", 4.0));
+    let svg = svg(&charts(&[&DELAYS], &rows)[0], Ground::Light).unwrap();
+    let numbers = svg.lines().filter(|line| line.parse::<f64>().is_ok());
+    assert_eq!(numbers.collect::<Vec<_>>(), ["1", "2", "4", "8", "16", "32"]);
 }
