@@ -152,6 +152,7 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline(always)]
+    #[must_use = "the objects stay in use until their addresses are taken back"]
     pub fn drain_raw(&mut self, count: usize) -> &[NonNull<T>] {
         let (len, start) = (self.objects.len(), self.objects.as_ptr());
         let left = len.saturating_sub(count);
@@ -166,7 +167,8 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
     ///
     /// # Safety
     /// Each address came from [`drain_raw`](Bulk::drain_raw) or [`Obj::into_raw`] of an object of this bulk's pool, was not
-    /// taken back since, and only the caller has it: others may only read it.
+    /// taken back since, and only the caller has it. Nobody reads the object any more when the bulk is next used mutably, freed from or
+    /// dropped.
     #[inline(always)]
     pub unsafe fn extend_raw(&mut self, objects: &[*mut T]) {
         // SAFETY: a `NonNull` has the layout of a pointer, and no object has the address 0, by the caller's promise.

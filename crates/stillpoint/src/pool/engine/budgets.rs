@@ -142,6 +142,29 @@ fn an_open_bucket_counts_for_the_mark() {
     assert_eq!(all(&other).len(), (100 - kept) * 4);
 }
 
+/// Objects are taken from one bucket until it has none, and those that come back make others whole, which go to other threads.
+#[test]
+fn what_comes_back_makes_buckets_whole() {
+    let core = pool(64, 64, 0);
+    let (handle, other) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    let mut state = 7_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let mut out = all(&handle);
+    (1..out.len()).rev().for_each(|last| out.swap(last, random(last + 1)));
+    // SAFETY: allocated, and freed once.
+    let free = |object| unsafe { handle.free(object) }.unwrap();
+    out.drain(4 * 64..).for_each(free);
+    for _ in 0..50_000 {
+        free(out.swap_remove(random(out.len())));
+        out.push(handle.alloc().unwrap().as_ptr());
+    }
+    let kept = core.high_water() as usize + 8;
+    assert!(all(&other).len() >= (64 - kept) * 64, "{:?}", core.audit());
+}
+
 #[test]
 fn a_magazine_passes_in_one_step() {
     let core = pool(2, 1000, 64);

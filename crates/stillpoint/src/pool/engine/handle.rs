@@ -218,7 +218,7 @@ impl<'p> Handle<'p> {
         if !found {
             self.count(|calls| &calls.failures, 1);
         } else if count == 1 && self.core.opens {
-            self.hold().open_newest();
+            self.hold().open_next(None);
         }
         found
     }
@@ -434,7 +434,7 @@ impl<'p> Handle<'p> {
         answer
     }
 
-    /// Frees neighbours in a row, in a pool that opens buckets: then this one is open.
+    /// Frees neighbours in a row, in a pool that opens buckets.
     fn give_openly(&self, row: u32, bits: u64, objects: &[*mut u8]) {
         if self.shard.get().give_open(objects) {
             return;
@@ -445,7 +445,7 @@ impl<'p> Handle<'p> {
         self.count(|calls| &calls.given, objects.len());
         let hold = self.hold();
         hold.give_run(row, bits);
-        hold.open(row);
+        hold.open_next(Some(row));
     }
 
     /// Frees objects without a look at their buckets: many to magazines, and the rest to the cache, in which it makes room. Returns how many
@@ -684,6 +684,9 @@ impl Core {
     #[inline(never)]
     fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
         let core = shard.core();
+        if shard.is_of(stillpoint_sys::os::thread_handle()) && shard.give_open_one(object) {
+            return core.count_dropped(0, true);
+        }
         let accepted = core.accept(object, 0);
         core.count_dropped(0, accepted.is_ok());
         match accepted {

@@ -1,7 +1,8 @@
 //! The open bucket of a shard, in a pool without caches: objects of one of its rows come from it and go back to it by a few instructions,
 //! without a look at the shard's lists.
 //!
-//! The bucket is the shard's own, is in none of its lists, and has at least one free object. So what other threads may do with buckets in
+//! It is the one from which the next object would be taken anyway. It is the shard's own, is in none of its lists, and has at least one free
+//! object. So what other threads may do with buckets in
 //! which the owner has no free object cannot happen to it. It is closed, which is to say put back into the list in which it belongs, before
 //! the shard is used in any other way: by [`Hold::new`].
 
@@ -81,13 +82,14 @@ impl Shard {
         if bit >= open.objects.get() {
             return None;
         }
-        live.set(live.get() | 1 << bit);
         let object = open.start.get() + bit as usize * core.geometry.stride();
         let free = &core.rows[open.bucket.get() as usize].free;
-        free.set(free.get() - 1);
-        if free.get() == 0 && !is(Variant::OpenEmpty) {
+        // Before the row is full: from then on, others may claim the bucket.
+        if free.get() == 1 && !is(Variant::OpenEmpty) {
             open.unset();
         }
+        live.set(live.get() | 1 << bit);
+        free.set(free.get() - 1);
         self.out.set(self.out.get() + 1);
         self.calls.drawn.count(1);
         NonNull::new(core.extent.start().with_addr(object))
@@ -100,7 +102,7 @@ impl Shard {
     }
 
     /// Puts objects back into the open bucket. False, and nothing has changed, if they are no neighbours in the open row, if one is free
-    /// already, or if they make the bucket whole while the shard keeps as many whole ones as it may.
+    /// already, or if they make the bucket whole while the shard keeps as many whole ones as it may, or has others to take from.
     #[inline(always)]
     pub(crate) fn give_open(&self, objects: &[*mut u8]) -> bool {
         let (core, count) = (self.core(), objects.len() as u32);
@@ -117,7 +119,8 @@ impl Shard {
         let live = &core.rows[self.open.row.get() as usize].live;
         let free = &core.rows[self.open.bucket.get() as usize].free;
         let is_last = free.get() + count == core.geometry.objects();
-        if bits & !live.get() != 0 || is_last && self.whole.len() >= core.high_water() {
+        let may_be_whole = || self.whole.len() < core.high_water() && self.partial.first().is_none();
+        if bits & !live.get() != 0 || is_last && !may_be_whole() {
             return false;
         }
         live.set(live.get() & !bits);
@@ -129,29 +132,21 @@ impl Shard {
 }
 
 impl Hold<'_> {
-    /// Opens the bucket of a row, if it is the shard's own and has a free object. Nothing else is done with this value.
-    pub(crate) fn open(self, row: u32) {
+    /// Opens the bucket from which the next object would be taken anyway: so objects go to other buckets as they would without an open one,
+    /// and these become whole. Of its rows, opens this one, if it is one of them. Nothing else is done with this value.
+    pub(crate) fn open_next(self, row: Option<u32>) {
         let (rows, geometry) = (&self.core.rows, &self.core.geometry);
-        let bucket = geometry.bucket_of(row);
-        if self.core.owner_of_row(row) != self.shard.index || rows[bucket as usize].free.get() == 0 {
-            return;
-        }
+        let Some(bucket) = self.shard.partial.first().or(self.shard.whole.first()) else { return };
         if !is(Variant::OpenInList) {
             self.list_of(bucket).remove(rows, bucket);
         }
+        let drained = &rows[bucket as usize].drained;
+        let row = row.filter(|&row| geometry.bucket_of(row) == bucket).unwrap_or(bucket + drained.get());
         if geometry.rows() > 1 {
-            let drained = &rows[bucket as usize].drained;
             drained.set(drained.get().min(row - bucket));
         }
         let (objects, start) = (geometry.in_row(row), self.core.address(row, 0).addr());
         self.shard.open.set(row, bucket, objects, start, objects as usize * geometry.stride());
-    }
-
-    /// Opens the bucket from which objects were taken last.
-    pub(crate) fn open_newest(self) {
-        if let Some(bucket) = self.shard.partial.first() {
-            self.open(bucket + self.core.rows[bucket as usize].drained.get());
-        }
     }
 
     /// Puts the open bucket back into its list.
