@@ -25,7 +25,6 @@ Bold ratios above are losses. Behind most of them is one of these reasons:
 - **Tables that are written most of the time.** scc and dashmap write in place, under a lock. An entry of ours never moves and is never written, since
   readers hold references to it: a write makes a new entry, and frees the old one after a grace period.
 - **The list that is walked by protected loads** takes a slot at each node. With guards, writers protect nodes one by one.
-- **The pool without caches, or between a producer and a consumer**: DPDK's drivers do not look at what an object belongs to.
 - **Calls from C** check their handle and catch panics: that is some nanoseconds for each.
 - **Fences by signals** wait for each thread that computes. They are for systems without `membarrier`.
 - **`check`** of a token compares the domain as well.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use stillpoint::timer::shared::{ArmError, Outcome, TimerService};
+use stillpoint::timer::shared::{ArmError, Outcome, Sleep, TimerService};
 use stillpoint::timer::{Limit, Progress, Schedule};
 
 use crate::{with_mailbox, with_timer};
@@ -419,6 +419,23 @@ fn a_message_that_waits_for_room_keeps_nobody_busy() {
     assert_eq!(service.run(10, NONE, |_, _| {}), Progress::More(1));
     assert_eq!(service.run(10, NONE, |_, _| {}), Progress::Done(1));
     assert_eq!(service.next_deadline(), None);
+}
+
+/// Only those behind a message that has no room wait: a reset by another mailbox, sent between the two calls, is seen.
+#[test]
+fn a_mailbox_that_is_held_up_hides_no_other() {
+    let mut service = TimerService::with_max_len(0, 1).sleeping();
+    let remote = service.remote();
+    let (mut first, mut second) = (remote.mailbox(2), remote.mailbox(2));
+    let timers = [remote.timer(), remote.timer()];
+    first.add(&timers[0], 100, 0).unwrap();
+    assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(1));
+    second.add(&timers[1], 100, 1).unwrap();
+    assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(0));
+    first.reset(&timers[0], 10).unwrap();
+    assert_eq!(service.sleep(std::thread::current()), Sleep::Not);
+    assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(1));
+    assert_eq!(service.sleep(std::thread::current()), Sleep::Until(10));
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) fn ring<T>(capacity: usize) -> (Source<T>, Sink<T>) {
     });
     (
         Source { ring: sync::Arc::clone(&ring), head: 0, tail: 0, published: 0 },
-        Sink { ring, head: 0, tail: 0 },
+        Sink { ring, head: 0, tail: 0, held_up: false },
     )
 }
 
@@ -119,6 +119,8 @@ pub(super) struct Sink<T> {
     head: usize,
     /// A position up to which messages are known to be published.
     tail: usize,
+    /// Whether the wheel had no room for the next message, in the last call of `process`.
+    pub(super) held_up: bool,
 }
 
 impl<T> Sink<T> {

@@ -29,7 +29,11 @@ impl<T> TimerService<T> {
         match self.manage(now, limit, callback) {
             Progress::Done(expired) if !processed.is_done() => Progress::More(expired),
             // An expiry has made room for a message.
-            Progress::Done(expired) if self.held_up && self.wheel.has_room() => Progress::More(expired),
+            Progress::Done(expired)
+                if self.wheel.has_room() && self.sinks.iter().any(|sink| sink.held_up) =>
+            {
+                Progress::More(expired)
+            }
             progress => progress,
         }
     }
@@ -61,7 +65,7 @@ impl<T> TimerService<T> {
         self.favour = !self.favour;
         let share = limit / 2 + (limit % 2) * usize::from(self.favour);
         self.heed(share, &mut left, &mut callback);
-        self.held_up = false;
+        self.sinks.iter_mut().for_each(|sink| sink.held_up = false);
         let mut over = false;
         for ahead in 0..self.sinks.len() {
             let turn = (self.turn + ahead) % self.sinks.len();
@@ -131,7 +135,7 @@ impl<T> TimerService<T> {
                 let Some(record) = sink.pop() else { break false };
                 take_in(&mut self.wheel, SharedTimer(record));
             } else {
-                self.held_up = true;
+                sink.held_up = true;
                 break false;
             }
             *left -= 1;
@@ -231,9 +235,9 @@ impl<T> TimerService<T> {
             return Sleep::Not;
         }
         self.asleep = true;
-        // A message that the wheel has no room for must not keep the thread awake: there is no room until a timer
-        // fires.
-        let has_messages = !self.held_up && self.sinks.iter_mut().any(|sink| sink.look() > 0);
+        // A message that the wheel has no room for, and those behind it, must not keep the thread awake: there is no
+        // room until a timer fires.
+        let has_messages = self.sinks.iter_mut().any(|sink| !sink.held_up && sink.look() > 0);
         if has_messages || !self.home.is_quiet() {
             self.wake_up();
             return Sleep::Not;

@@ -75,8 +75,6 @@ pub struct TimerService<T> {
     pub(super) hints: Hints<T>,
     /// Whether hints get the larger half of an odd limit this time.
     pub(super) favour: bool,
-    /// Whether the wheel had no room for a message in a mailbox.
-    pub(super) held_up: bool,
     /// Whether the last call was `sleep`.
     pub(super) asleep: bool,
 }
@@ -113,7 +111,6 @@ impl<T> TimerService<T> {
             turn: 0,
             hints: Hints::default(),
             favour: false,
-            held_up: false,
             asleep: false,
         }
     }
