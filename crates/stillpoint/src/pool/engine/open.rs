@@ -2,9 +2,8 @@
 //! without a look at the shard's lists.
 //!
 //! It is the one from which the next object would be taken anyway. It is the shard's own, is in none of its lists, and has at least one free
-//! object. So what other threads may do with buckets in
-//! which the owner has no free object cannot happen to it. It is closed, which is to say put back into the list in which it belongs, before
-//! the shard is used in any other way: by [`Hold::new`].
+//! object. So what other threads may do with buckets in which the owner has no free object cannot happen to it. It is closed, which is to say
+//! put back into the list in which it belongs, before the shard is used in any other way: by [`Hold::new`].
 
 use std::ptr::NonNull;
 
