@@ -8,63 +8,8 @@
 use std::ptr::NonNull;
 
 use super::hold::{run_from, Hold};
-use super::own::{OwnU32, OwnUsize};
-use super::row::NONE;
-use super::{Core, Shard};
+use super::Shard;
 use crate::pool::busted::{is, Variant};
-
-/// The open row of a shard, or none.
-#[derive(Debug)]
-pub(crate) struct Open {
-    row: OwnU32,
-    /// Its bucket.
-    bucket: OwnU32,
-    /// Its objects: none, if no row is open.
-    objects: OwnU32,
-    /// The address of the first one, and the bytes from there to the end of the last one.
-    start: OwnUsize,
-    bytes: OwnUsize,
-}
-
-impl Open {
-    pub(crate) fn none() -> Self {
-        Self {
-            row: OwnU32::new(NONE),
-            bucket: OwnU32::new(NONE),
-            objects: OwnU32::new(0),
-            start: OwnUsize::new(0),
-            bytes: OwnUsize::new(0),
-        }
-    }
-
-    pub(crate) fn bucket(&self) -> Option<u32> {
-        let bucket = self.bucket.get();
-        (bucket != NONE).then_some(bucket)
-    }
-
-    fn set(&self, row: u32, bucket: u32, objects: u32, start: usize, bytes: usize) {
-        self.row.set(row);
-        self.bucket.set(bucket);
-        self.objects.set(objects);
-        self.start.set(start);
-        self.bytes.set(bytes);
-    }
-
-    fn unset(&self) {
-        self.set(NONE, NONE, 0, 0, 0);
-    }
-
-    /// The position of an object in the row, if it is one of its objects.
-    #[inline(always)]
-    fn index_of(&self, core: &Core, object: *mut u8) -> Option<u32> {
-        let within = object.addr().wrapping_sub(self.start.get());
-        if within < self.bytes.get() {
-            core.geometry.index_of(within)
-        } else {
-            None
-        }
-    }
-}
 
 /// Only the holder of the shard may call these functions, while no [`Hold`] is in use.
 impl Shard {
@@ -82,7 +27,7 @@ impl Shard {
             return None;
         }
         let object = open.start.get() + bit as usize * core.geometry.stride();
-        let free = &core.rows[open.bucket.get() as usize].free;
+        let free = &core.rows[open.bucket()? as usize].free;
         // Before the row is full: from then on, others may claim the bucket.
         if free.get() == 1 && !is(Variant::OpenEmpty) {
             open.unset();
@@ -114,9 +59,9 @@ impl Shard {
 
     #[inline(always)]
     fn give_bits(&self, bits: u64, count: u32) -> bool {
-        let core = self.core();
+        let (core, Some(bucket)) = (self.core(), self.open.bucket()) else { return false };
         let live = &core.rows[self.open.row.get() as usize].live;
-        let free = &core.rows[self.open.bucket.get() as usize].free;
+        let free = &core.rows[bucket as usize].free;
         let is_last = free.get() + count == core.geometry.objects();
         let may_be_whole = || self.whole.len() < core.high_water() && self.partial.first().is_none();
         if bits & !live.get() != 0 || is_last && !may_be_whole() {

@@ -4,7 +4,6 @@ use crossbeam_utils::CachePadded;
 
 use super::cache::Cache;
 use super::list::List;
-use super::open::Open;
 use super::own::{OwnIsize, OwnU32, OwnUsize};
 use super::row::{Row, NONE};
 use super::Core;
@@ -43,6 +42,59 @@ pub(crate) struct Shard {
     inbox: CachePadded<Inbox>,
     /// Number of objects of this shard's buckets that were freed without a shard.
     pub(crate) strays: CachePadded<AtomicIsize>,
+}
+
+/// The open row of a shard, or none: see `open`.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) row: OwnU32,
+    /// Its bucket.
+    bucket: OwnU32,
+    /// Its objects: none, if no row is open.
+    pub(crate) objects: OwnU32,
+    /// The address of the first one, and the bytes from there to the end of the last one.
+    pub(crate) start: OwnUsize,
+    bytes: OwnUsize,
+}
+
+impl Open {
+    pub(crate) fn none() -> Self {
+        Self {
+            row: OwnU32::new(NONE),
+            bucket: OwnU32::new(NONE),
+            objects: OwnU32::new(0),
+            start: OwnUsize::new(0),
+            bytes: OwnUsize::new(0),
+        }
+    }
+
+    pub(crate) fn bucket(&self) -> Option<u32> {
+        let bucket = self.bucket.get();
+        (bucket != NONE).then_some(bucket)
+    }
+
+    pub(crate) fn set(&self, row: u32, bucket: u32, objects: u32, start: usize, bytes: usize) {
+        self.row.set(row);
+        self.bucket.set(bucket);
+        self.objects.set(objects);
+        self.start.set(start);
+        self.bytes.set(bytes);
+    }
+
+    pub(crate) fn unset(&self) {
+        self.set(NONE, NONE, 0, 0, 0);
+    }
+
+    /// The position of an object in the row, if it is one of its objects.
+    #[inline(always)]
+    pub(crate) fn index_of(&self, core: &Core, object: *mut u8) -> Option<u32> {
+        let within = object.addr().wrapping_sub(self.start.get());
+        if within < self.bytes.get() {
+            core.geometry.index_of(within)
+        } else {
+            None
+        }
+    }
 }
 
 /// Counts of a shard, in the order of [`CacheStats`](crate::pool::audit::CacheStats).
