@@ -44,7 +44,7 @@ pub fn initialise_transmission(cpu: usize, threads: u16, huge_pages: bool) -> Re
     }
 }
 
-/// A mempool of packets. `name` is its driver: `stillpoint`, `bucket`, `ring` or `stack`. In each turn, its [`PoolThread::plain`] gets and sends a
+/// A mempool of packets. `name` is its driver: `stillpoint`, `bucket`, `ring` or `stack`. In each turn, its [`PoolThread::plain`](super::PoolThread::plain) gets and sends a
 /// burst of [`Shape::get`] packets, which the device frees one by one. Each [`PoolContender::thread`] takes the next of the `queues`
 /// queues in turn; no two threads may have the same queue at the same time. `queues` is at most the number of threads that was passed
 /// to [`initialise_transmission`].
