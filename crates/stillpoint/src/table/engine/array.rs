@@ -20,22 +20,30 @@ pub(super) const FEW: usize = 16;
 /// Stripes of other tables.
 const MANY: usize = 256;
 
-/// Stripes of a small table, and its buckets.
+/// Stripes of a small table, and its buckets. Under loom one, except in models that set it.
 #[inline(always)]
 pub(super) fn few() -> usize {
-    #[cfg(stillpoint_loom)]
+    #[cfg(all(test, stillpoint_loom))]
     return crate::table::models::STRIPES.get().0;
-    #[cfg(not(stillpoint_loom))]
-    FEW
+    #[cfg(not(all(test, stillpoint_loom)))]
+    if cfg!(stillpoint_loom) {
+        1
+    } else {
+        FEW
+    }
 }
 
-/// Stripes of a table that is not small. Its arrays have as many buckets, or more.
+/// Stripes of a table that is not small. Its arrays have as many buckets, or more. Under loom as above.
 #[inline(always)]
 pub(super) fn many() -> usize {
-    #[cfg(stillpoint_loom)]
+    #[cfg(all(test, stillpoint_loom))]
     return crate::table::models::STRIPES.get().1;
-    #[cfg(not(stillpoint_loom))]
-    MANY
+    #[cfg(not(all(test, stillpoint_loom)))]
+    if cfg!(stillpoint_loom) {
+        1
+    } else {
+        MANY
+    }
 }
 
 /// Mean number of entries in a bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
