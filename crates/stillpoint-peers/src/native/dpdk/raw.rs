@@ -105,7 +105,7 @@ impl Qsbr {
     /// A variable that something else frees, for this many readers.
     ///
     /// # Safety
-    /// It is alive as long as the new value, through which alone readers register.
+    /// It is alive as long as the new value, the only way for readers to register.
     pub(crate) unsafe fn of(raw: NonNull<RawQsbr>, max_readers: usize) -> Self {
         Self { raw, is_owned: false, taken: (0..max_readers).map(|_| AtomicBool::new(false)).collect() }
     }

@@ -182,8 +182,7 @@ impl Core {
                 }
             }
             if let Some(bucket) = shard.open.bucket() {
-                let is_whole = self.rows[bucket as usize].free.get() == self.geometry.objects();
-                see(bucket, if is_whole { Spot::Whole } else { Spot::Partial })?;
+                see(bucket, if self.is_whole(bucket) { Spot::Whole } else { Spot::Partial })?;
                 self.check_owner(bucket, shard.index)?;
             }
             audit.cached += shard.cache.len();

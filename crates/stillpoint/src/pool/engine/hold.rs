@@ -37,8 +37,7 @@ impl<'c> Hold<'c> {
 
     /// The list in which a bucket of the shard belongs, if it has free objects.
     pub(super) fn list_of(self, bucket: u32) -> &'c List {
-        let is_whole = self.core.rows[bucket as usize].free.get() == self.core.geometry.objects();
-        if is_whole {
+        if self.core.is_whole(bucket) {
             &self.shard.whole
         } else {
             &self.shard.partial

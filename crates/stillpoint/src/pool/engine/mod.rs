@@ -259,6 +259,11 @@ impl Core {
         self.geometry.place(self.offset_of(address)?)
     }
 
+    /// Whether all objects of a bucket are free. For its owner, and for counts.
+    fn is_whole(&self, bucket: u32) -> bool {
+        self.rows[bucket as usize].free.get() == self.geometry.objects()
+    }
+
     /// The shard that owns the bucket of a row.
     #[inline(always)]
     fn owner_of_row(&self, row: u32) -> u32 {

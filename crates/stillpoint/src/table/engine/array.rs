@@ -20,30 +20,29 @@ pub(super) const FEW: usize = 16;
 /// Stripes of other tables.
 const MANY: usize = 256;
 
-/// Stripes of a small table, and its buckets. Under loom one, except in models that set it.
+/// Both numbers of stripes. Under loom one, except in models that set them.
 #[inline(always)]
-pub(super) fn few() -> usize {
+fn stripes() -> (usize, usize) {
     #[cfg(all(test, stillpoint_loom))]
-    return crate::table::models::STRIPES.get().0;
+    return crate::table::models::STRIPES.get();
     #[cfg(not(all(test, stillpoint_loom)))]
     if cfg!(stillpoint_loom) {
-        1
+        (1, 1)
     } else {
-        FEW
+        (FEW, MANY)
     }
 }
 
-/// Stripes of a table that is not small. Its arrays have as many buckets, or more. Under loom as above.
+/// Stripes of a small table, and its buckets.
+#[inline(always)]
+pub(super) fn few() -> usize {
+    stripes().0
+}
+
+/// Stripes of a table that is not small. Its arrays have as many buckets, or more.
 #[inline(always)]
 pub(super) fn many() -> usize {
-    #[cfg(all(test, stillpoint_loom))]
-    return crate::table::models::STRIPES.get().1;
-    #[cfg(not(all(test, stillpoint_loom)))]
-    if cfg!(stillpoint_loom) {
-        1
-    } else {
-        MANY
-    }
+    stripes().1
 }
 
 /// Mean number of entries in a bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
