@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 /* For the defer queue. */
 #define ALLOW_EXPERIMENTAL_API
+#include <pthread.h>
 #include <sched.h>
 
 #include <rte_config.h>
@@ -140,6 +141,45 @@ void stillpoint_dpdk_micro_retire(uint64_t iterations)
               (void)rte_rcu_qsbr_dq_delete(queue);
           });
     free(exchange_object(&shared, NULL));
+}
+
+static struct rte_rcu_qsbr *variable_of_two;
+
+static void make_of_two(void)
+{
+    variable_of_two = stillpoint_dpdk_new(1);
+    if (variable_of_two == NULL) {
+        fputs("out of memory: no room for a quiescent state variable\n", stderr);
+        abort();
+    }
+}
+
+/* The variable of the two functions below, which are called at the same time. It is never freed. */
+static struct rte_rcu_qsbr *of_two(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, make_of_two);
+    return variable_of_two;
+}
+
+/* Waits for the reader below. */
+void stillpoint_dpdk_micro_synchronize(uint64_t iterations)
+{
+    struct rte_rcu_qsbr *qsbr = of_two();
+
+    REPEAT(iterations, rte_rcu_qsbr_synchronize(qsbr, RTE_QSBR_THRID_INVALID));
+}
+
+void stillpoint_dpdk_micro_reports(uint64_t iterations)
+{
+    struct rte_rcu_qsbr *qsbr = of_two();
+
+    (void)stillpoint_dpdk_join(qsbr, 0);
+    rte_rcu_qsbr_thread_online(qsbr, 0);
+    REPEAT(iterations, rte_rcu_qsbr_quiescent(qsbr, 0));
+    rte_rcu_qsbr_thread_offline(qsbr, 0);
+    stillpoint_dpdk_leave(qsbr, 0);
 }
 
 void stillpoint_dpdk_micro_heavy(uint64_t iterations)

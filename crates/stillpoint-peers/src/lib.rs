@@ -40,7 +40,7 @@ pub use contender::{Contender, Named, ReadJob, ReadOutcome, Writer};
 pub use delays::Delays;
 pub use element::{Element, Recipe, Slots, free_element};
 pub use lookup::{Lookups, read_until_stopped};
-pub use micro::{Micro, Timed, micro, timed};
+pub use micro::{Micro, Timed, Waits, micro, timed, waits};
 pub use sections::{Work, read_sections};
 
 /// The programs of the book for users of the Rust peers.

@@ -15,6 +15,8 @@ use crate::rust;
 /// | `lookup-1m`, `burst-1m` | the same in a table of a million |
 /// | `heavy` | wait for a grace period with no reader to wait for, or the process-wide barrier |
 ///
+/// [`waits`] has one more, of two threads: `synchronize`, a wait for a grace period beside a reader that reads all the time.
+///
 /// A contender has rows only for the operations that it offers.
 #[derive(Debug, Clone, Copy)]
 pub struct Micro {
@@ -42,6 +44,28 @@ pub struct Timed {
     pub operation: &'static str,
     /// Performs the operation this many times on the calling thread, and returns the total time in nanoseconds.
     pub nanoseconds: fn(u64) -> u64,
+}
+
+/// A writer that waits for grace periods, and the reader beside it. Both are run at the same time, on two threads.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// Name of the contender.
+    pub contender: &'static str,
+    /// Waits for this many grace periods, one after the other.
+    pub wait: fn(u64),
+    /// Reads this many times, as a registered reader.
+    pub read: fn(u64),
+}
+
+/// The writers of the contenders that can wait.
+pub fn waits() -> Vec<Waits> {
+    let groups: &[&[Waits]] = &[
+        #[cfg(peer_urcu)]
+        crate::native::urcu::WAITS,
+        #[cfg(peer_dpdk)]
+        crate::native::dpdk::WAITS,
+    ];
+    groups.concat()
 }
 
 /// The operations that measure their own time.

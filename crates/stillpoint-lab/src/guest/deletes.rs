@@ -44,7 +44,7 @@ struct Waits {
 pub(super) fn run(order: &Measurement, cpus: &[usize]) -> Result<Vec<Measured>, String> {
     let (readers, writer_cpu) = places(cpus)?;
     let (reader_cpus, cores) = (readers.to_vec(), readers.len());
-    let setting = Setting { scenario: OWN_CORE, reader_cpus, writer_cpu, cores };
+    let setting = Setting { scenario: OWN_CORE, reader_cpus, writer_cpu, cores, slow: None };
     // The other half is for grace periods and fences.
     let duration = order.round / 2;
     let capacity = (duration.as_secs_f64() * f64::from(round::RATE)) as usize + 1024;
@@ -57,7 +57,16 @@ pub(super) fn run(order: &Measurement, cpus: &[usize]) -> Result<Vec<Measured>, 
         |subject, &seed| {
             let policy = subject.entry.policy;
             let (elements, deletes_per_s) = (order.elements, round::RATE);
-            let round = Round { policy, setting: &setting, elements, deletes_per_s, duration, seed, delays };
+            let round = Round {
+                policy,
+                setting: &setting,
+                slow: None,
+                elements,
+                deletes_per_s,
+                duration,
+                seed,
+                delays,
+            };
             measure(subject, &round)
         },
     );

@@ -3,6 +3,8 @@
 mod figures;
 mod ours;
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stillpoint_harness::error::Stop;
@@ -20,7 +22,7 @@ use crate::reclaim::names::CONTENDERS;
 
 /// The operations, which are the scenarios of this experiment.
 const OPERATIONS: &[&str] =
-    &["quiescent", "pin", "protect", "keep", "start", "check", "retire", "retire-2", "heavy"];
+    &["quiescent", "pin", "protect", "keep", "start", "check", "retire", "retire-2", "heavy", "synchronize"];
 
 /// The shortest time of one sample: long beside a clock read and an interrupt.
 const LEAST_SAMPLE: Duration = Duration::from_millis(10);
@@ -53,6 +55,41 @@ impl Operation {
         };
         Self { contender, name, time: Box::new(time) }
     }
+}
+
+/// Of the calls of a reader, how many follow each other before it looks whether it has to stop.
+const READ_AT_ONCE: u64 = 1 << 16;
+
+/// A writer that waits beside a reader on `cpu`, which reads until the writer has ended. Only the waits count.
+fn synchronize(
+    contender: &'static str,
+    cpu: usize,
+    wait: impl Fn(u64) + Send + Sync + 'static,
+    read: impl Fn(u64) + Send + Sync + 'static,
+) -> Operation {
+    let time = move |iterations| {
+        let (begins, stop) = (Barrier::new(2), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // If that fails, both threads share a CPU, which the figure shows.
+                let _ = cpus::pin(cpu);
+                read(1);
+                begins.wait();
+                // Relaxed: nothing is published with it.
+                while !stop.load(Ordering::Relaxed) {
+                    read(READ_AT_ONCE);
+                }
+            });
+            begins.wait();
+            let begin = Instant::now();
+            wait(iterations);
+            let took = begin.elapsed();
+            // As above.
+            stop.store(true, Ordering::Relaxed);
+            took
+        })
+    };
+    Operation { contender, name: "synchronize", time: Box::new(time) }
 }
 
 impl From<Timed> for Operation {
@@ -132,7 +169,13 @@ fn all(other_cpu: Option<usize>) -> impl Iterator<Item = Operation> {
     // Our operations in C belong to the experiment `capi`.
     let is_peer = |micro: &Micro| CONTENDERS.iter().any(|entry| entry.name == micro.contender);
     let peers = stillpoint_peers::micro().into_iter().filter(is_peer).map(Operation::from);
-    ours::operations().into_iter().chain(other_cpu.map(ours::of_two).into_iter().flatten()).chain(peers)
+    let of_two = other_cpu.map(|cpu| {
+        let waits = stillpoint_peers::waits().into_iter();
+        ours::of_two(cpu)
+            .into_iter()
+            .chain(waits.map(move |of| synchronize(of.contender, cpu, of.wait, of.read)))
+    });
+    ours::operations().into_iter().chain(of_two.into_iter().flatten()).chain(peers)
 }
 
 fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
@@ -220,8 +263,6 @@ fn order(name: &str, contenders: &[&str]) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use super::*;
 
     /// With few iterations, the cost of a cold start is taken for that of the operation.

@@ -67,7 +67,39 @@ pub(super) fn of_two(other_cpu: usize) -> Vec<Operation> {
             retire(domain, iterations, || {});
         }),
         of(MALLOC, |_, iterations| allocate(iterations)),
+        waiting("stillpoint/qsbr", other_cpu, |domain, iterations| {
+            let mut reader = domain.qsbr_reader();
+            for _ in 0..iterations {
+                reader.quiescent();
+                // As in `quiescent`.
+                compiler_fence(Ordering::SeqCst);
+            }
+        }),
+        waiting("stillpoint/guard", other_cpu, |domain, iterations| {
+            let reader = domain.reader();
+            for _ in 0..iterations {
+                drop(black_box(reader.pin()));
+            }
+        }),
+        waiting("stillpoint/protected", other_cpu, |domain, iterations| {
+            let (reader, cell) = (domain.reader(), domain.cell::<Object>([7; 8]));
+            for _ in 0..iterations {
+                drop(black_box(cell.protect(&reader)));
+            }
+        }),
     ]
+}
+
+/// A writer that waits for grace periods of a domain beside a reader.
+fn waiting(contender: &'static str, cpu: usize, read: fn(&Domain, u64)) -> Operation {
+    let domain = Domain::new();
+    let of_reader = domain.clone();
+    let wait = move |iterations| {
+        for _ in 0..iterations {
+            domain.synchronize().expect("this thread has no open region");
+        }
+    };
+    super::synchronize(contender, cpu, wait, move |iterations| read(&of_reader, iterations))
 }
 
 fn quiescent(iterations: u64) {

@@ -1,5 +1,6 @@
 //! In the child process: makes the pools, and measures slices of them in turn.
 
+use std::collections::HashSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -164,10 +165,37 @@ fn measure(
     for (entrant, slices) in slices {
         let slices: Vec<Slice> = slices?.into_iter().flatten().collect();
         if !slices.is_empty() {
-            rows.push(row(plan, setting, entrant, &slices));
+            let mut row = row(plan, setting, entrant, &slices);
+            let has_plain = ["plain", "bulks", "single"].contains(&setting.scenario.as_str());
+            if has_plain && setting.threads == 1 && row.void.is_none() {
+                let touched = |_, _: &Barrier| touched(plan.objects(), setting, &*entrant.pool);
+                if let Some(touched) = on_each(&plan.cpus[..1], touched)?[0] {
+                    row.put("objects_touched", touched as f64, 0);
+                }
+            }
+            rows.push(row);
         }
     }
     Ok(rows)
+}
+
+/// How many different objects a thread gets in as many gets as would hand out each object of the pool twice: the working set. `None` if
+/// the pool was exhausted.
+fn touched(objects: usize, setting: &Setting, contender: &dyn PoolContender) -> Option<usize> {
+    let mut thread = contender.thread();
+    let mut kept = vec![std::ptr::null_mut(); setting.keep];
+    let mut seen = HashSet::new();
+    for _ in 0..(2 * objects).div_ceil(setting.keep) {
+        for (number, bulk) in kept.chunks_mut(setting.get).enumerate() {
+            if !thread.get(bulk) {
+                kept[..number * setting.get].chunks(setting.put).for_each(|bulk| thread.put(bulk));
+                return None;
+            }
+        }
+        seen.extend(kept.iter().map(|object| object.addr()));
+        kept.chunks(setting.put).for_each(|bulk| thread.put(bulk));
+    }
+    Some(seen.len())
 }
 
 /// The result of a slice: objects a second, of all threads together, or `None` if the pool had no object left.

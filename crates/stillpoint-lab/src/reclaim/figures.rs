@@ -2,7 +2,7 @@
 
 use stillpoint_harness::output::figures::{Across, Figure, Up};
 
-use super::names::{ONE_CORE, OWN_CORE, SPREAD};
+use super::names::{GROUPS, ONE_CORE, OWN_CORE, SPREAD};
 
 const DELAY: Up = Up::less("delay_us_mean", "mean delay from unlink to free, in µs")
     .between("delay_us_mean_least", "delay_us_mean_most");
@@ -51,6 +51,15 @@ pub(crate) const FIGURES: &[&Figure] = &[
         up: DELAY,
         beside: &["policy", "elements", "round_s", "deletes_per_s", "bytes"],
         words: "The talk, with 8 readers on 1, 2, 4 and 8 CPUs: DPDK frees 29 to 72 % sooner than liburcu. Bands reach from the least to the most of the rounds' means.",
+        ..COMMON
+    },
+    &Figure {
+        name: "delay-groups",
+        scenarios: &[GROUPS],
+        title: "Groups: beside a reader that sleeps for a millisecond in each section",
+        across: Across::Params(&["slow_reader"]),
+        up: DELAY,
+        words: "The talk: groups of threads that do not delay each other. Bands reach from the least to the most of the rounds' means.",
         ..COMMON
     },
     &Figure {

@@ -35,7 +35,7 @@ use crate::experiment::{Measured, Structure};
 use crate::reclaim::names::{Entry, SPREAD};
 use crate::reclaim::plan::is_ours;
 use crate::reclaim::round::{Outcome, Round};
-use crate::reclaim::setting::Setting;
+use crate::reclaim::setting::{Setting, Slow};
 
 pub(crate) use answer::{QUESTION, answer, of_libraries, table};
 pub(crate) use figures::BEST;
@@ -58,13 +58,19 @@ pub(crate) fn run(plan: &Plan) -> Result<Measured, Stop> {
     let stage = |setting: &Setting| {
         let cpus =
             if setting.scenario == SPREAD { format!(", CPUs {}", setting.cores) } else { String::new() };
-        format!("{}, readers {}{cpus}", setting.scenario, setting.readers())
+        let slow = setting.slow.map(|slow| format!(" and a slow one ({slow:?})")).unwrap_or_default();
+        format!("{}, readers {}{slow}{cpus}", setting.scenario, setting.readers())
     };
     let measure = |setting: &Setting, entry: &&Entry, seed| {
         let contender = field.contender(entry.name).ok_or("this contender was not built")?;
         let Plan { elements, deletes_per_s, round: duration, .. } = *plan;
         let (policy, delays) = (entry.policy, field.delays);
-        let round = Round { policy, setting, elements, deletes_per_s, duration, seed, delays };
+        let slow = match setting.slow {
+            None => None,
+            Some(Slow::Same) => Some((contender, setting.readers())),
+            Some(Slow::Other) => Some((field.other(entry.name).ok_or("its second group was not built")?, 0)),
+        };
+        let round = Round { policy, setting, slow, elements, deletes_per_s, duration, seed, delays };
         let outcome = round::run(contender, &round);
         if interrupt::requested() { Err("it was cut short".to_owned()) } else { outcome }
     };
@@ -133,27 +139,47 @@ fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
 struct Field {
     delays: &'static Delays,
     contenders: ManuallyDrop<Vec<Named>>,
+    /// The second groups, over small structures.
+    others: ManuallyDrop<Vec<Named>>,
 }
+
+/// Elements of the structure of a second group.
+const ELEMENTS_OF_OTHERS: usize = 1 << 10;
 
 impl Field {
     fn build(plan: &Plan) -> Result<Self, Stop> {
         let capacity = (plan.round.as_secs_f64() * f64::from(plan.deletes_per_s)) as usize + 1024;
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(capacity)));
+        let contenders =
+            Self::contenders(plan, plan.elements, delays, |name| plan.has(|entry| entry == name))?;
+        let has_other =
+            |name: &str| plan.of_groups().any(|part| part.contenders.iter().any(|entry| entry.name == name));
+        let others = Self::contenders(plan, ELEMENTS_OF_OTHERS, delays, has_other)?;
+        Ok(Self { delays, contenders: ManuallyDrop::new(contenders), others: ManuallyDrop::new(others) })
+    }
+
+    /// The contenders that are wanted, over structures with this many elements.
+    fn contenders(
+        plan: &Plan,
+        elements: usize,
+        delays: &'static Delays,
+        wanted: impl Fn(&str) -> bool + Copy + Sync,
+    ) -> Result<Vec<Named>, Stop> {
         let (readers, recipe) = (plan.most_readers(), plan.recipe(delays));
-        let takes_part = |name: &str| plan.has(|entry| entry == name);
+        let has = |of_this_kind: fn(&str) -> bool| plan.has(|name| of_this_kind(name) && wanted(name));
         // Built in parallel, each on its own thread, so that every structure has a fresh heap of the same kind.
         let (ours, theirs) = thread::scope(|scope| {
-            let ours = plan.has(is_ours).then(|| {
-                let contenders = || Ok(ours::contenders(plan.structure, plan.elements, recipe, takes_part));
+            let ours = has(is_ours).then(|| {
+                let contenders = || Ok(ours::contenders(plan.structure, elements, recipe, wanted));
                 scope.spawn(contenders)
             });
-            let theirs = plan.has(|name| !is_ours(name)).then(|| {
+            let theirs = has(|name| !is_ours(name)).then(|| {
                 scope.spawn(|| {
                     if plan.structure == Structure::Table {
-                        return make_reclaiming(takes_part, plan.elements, recipe, readers);
+                        return make_reclaiming(wanted, elements, recipe, readers);
                     }
-                    let slots = Arc::new(Slots::made_by(plan.elements, recipe));
-                    let wanted = catalogue().into_iter().filter(|entry| takes_part(entry.name));
+                    let slots = Arc::new(Slots::made_by(elements, recipe));
+                    let wanted = catalogue().into_iter().filter(|entry| wanted(entry.name));
                     Ok(wanted.map(|entry| (entry.name, entry.make(&slots, readers))).collect())
                 })
             });
@@ -166,17 +192,30 @@ impl Field {
         });
         let mut contenders: Vec<Named> = ours.map_err(Stop::Failed)?;
         contenders.extend(theirs.map_err(Stop::Failed)?);
-        Ok(Self { delays, contenders: ManuallyDrop::new(contenders) })
+        Ok(contenders)
     }
 
     fn contender(&self, name: &str) -> Option<&dyn Contender> {
-        self.contenders.iter().find(|(of, _)| *of == name).map(|(_, contender)| &**contender)
+        find(&self.contenders, name)
+    }
+
+    fn other(&self, name: &str) -> Option<&dyn Contender> {
+        find(&self.others, name)
     }
 }
 
+fn find<'a>(contenders: &'a [Named], name: &str) -> Option<&'a dyn Contender> {
+    contenders.iter().find(|(of, _)| *of == name).map(|(_, contender)| &**contender)
+}
+
 fn row(plan: &Plan, setting: &Setting, entry: &Entry) -> Row {
-    Row::new("reclaim", setting.scenario, entry.name)
-        .with("readers", setting.readers())
+    let row = Row::new("reclaim", setting.scenario, entry.name);
+    let row = match setting.slow {
+        None => row,
+        Some(Slow::Same) => row.with("slow_reader", "same group"),
+        Some(Slow::Other) => row.with("slow_reader", "other group"),
+    };
+    row.with("readers", setting.readers())
         .with("policy", entry.policy.name())
         .with("cores", setting.cores)
         .with("structure", plan.structure.name())

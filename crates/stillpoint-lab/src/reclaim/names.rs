@@ -9,8 +9,11 @@ pub(crate) const ONE_CORE: &str = "one-core";
 /// The readers spread over several CPUs, the writer on the last of them: figure C.
 pub(crate) const SPREAD: &str = "spread";
 
+/// A reader on a CPU of its own, and one that sleeps in its sections: in the same group, or in another one.
+pub(crate) const GROUPS: &str = "groups";
+
 /// The names of all scenarios.
-pub(crate) const SCENARIOS: &[&str] = &[OWN_CORE, ONE_CORE, SPREAD];
+pub(crate) const SCENARIOS: &[&str] = &[OWN_CORE, ONE_CORE, SPREAD, GROUPS];
 
 /// Our contender whose readers protect single entries.
 pub(crate) const PROTECTED: &str = "stillpoint/protected";

@@ -14,7 +14,7 @@ use crate::experiment::{BenchArgs, Experiment, Measured, Structure};
 use crate::peers;
 use crate::reclaim::names::{CONTENDERS, Entry, ONE_CORE, OWN_CORE, Quick, SCENARIOS};
 use crate::reclaim::ours;
-use crate::reclaim::setting::{Setting, settings};
+use crate::reclaim::setting::{Setting, Slow, settings};
 
 pub(crate) const BUDGET: Budget = Budget {
     // Up to ten tables are filled.
@@ -161,7 +161,13 @@ impl Plan {
 
     /// The largest number of readers in any setting.
     pub(crate) fn most_readers(&self) -> usize {
-        self.parts.iter().map(|part| part.setting.readers()).max().unwrap_or(1)
+        let all = |setting: &Setting| setting.readers() + usize::from(setting.slow.is_some());
+        self.parts.iter().map(|part| all(&part.setting)).max().unwrap_or(1)
+    }
+
+    /// The parts whose contenders have a second group.
+    pub(crate) fn of_groups(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(|part| part.setting.slow == Some(Slow::Other))
     }
 
     /// Bytes that the structures take with this number of elements.

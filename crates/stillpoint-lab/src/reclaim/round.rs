@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use stillpoint_harness::experiment::threads::{Account, Used, as_writer, prepare_writer_thread};
 use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::cpus;
 use stillpoint_harness::random::Random;
-use stillpoint_peers::{Contender, Delays, ReadJob, Writer};
+use stillpoint_peers::{Contender, Delays, ReadJob, Work, Writer};
 
 use crate::experiment::readers::{beside_readers, check, lookups};
 use crate::reclaim::names::Policy;
@@ -23,11 +24,15 @@ const WORK: Duration = Duration::from_micros(20);
 /// How long the readers go on after the last delete, so that the delays of the last objects count in full.
 const TAIL: Duration = Duration::from_millis(600);
 
+/// What the slow reader does in each section.
+const ASLEEP: Work = Work { inside: 0, sleep: Duration::from_millis(1), outside: 0 };
+
 /// What to run.
-#[derive(Debug)]
 pub(crate) struct Round<'a> {
     pub(crate) policy: Policy,
     pub(crate) setting: &'a Setting,
+    /// A reader that sleeps in its sections: of which contender, and its number there.
+    pub(crate) slow: Option<(&'a dyn Contender, usize)>,
     pub(crate) elements: usize,
     pub(crate) deletes_per_s: u32,
     pub(crate) duration: Duration,
@@ -66,8 +71,23 @@ pub(crate) fn run(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
 
 fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
     let Setting { reader_cpus, writer_cpu, .. } = round.setting;
-    let stop_background = AtomicBool::new(false);
+    let (stop_background, stop_slow) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
+        let slow = round.slow.map(|(contender, index)| {
+            let job = ReadJob { index, seed: round.seed | 1, stop: &stop_slow, work: Some(&ASLEEP) };
+            let (began, beginning) = std::sync::mpsc::channel();
+            let slow = scope.spawn(move || {
+                let pinned = cpus::pin(reader_cpus[0]);
+                // The receiver waits below.
+                let outcome = contender.read(&job, &|| {
+                    let _ = began.send(());
+                });
+                pinned.map(|()| outcome)
+            });
+            // An error: the reader panicked, which its join tells.
+            let _ = beginning.recv();
+            slow
+        });
         let background = contender
             .needs_background()
             .then(|| scope.spawn(|| background(contender, *writer_cpu, &stop_background)));
@@ -85,6 +105,9 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             (writer, written, used, fences, begin.elapsed().as_secs_f64())
         });
         let (mut writer, Written { deletes, peak_pending }, used, fences_per_s, elapsed) = work;
+        // Relaxed: nothing is published with it.
+        stop_slow.store(true, Ordering::Relaxed);
+        let slow = slow.map(|slow| slow.join().map_err(|_| "the slow reader panicked".to_owned()));
         writer.drain();
         // Relaxed: nothing is published with it.
         stop_background.store(true, Ordering::Relaxed);
@@ -93,7 +116,10 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
         }
         drop(writer);
 
-        let (outcomes, freed) = (outcomes?, round.delays.freed());
+        let (mut outcomes, freed) = (outcomes?, round.delays.freed());
+        if let Some(slow) = slow {
+            outcomes.push(slow??);
+        }
         check(&outcomes, deletes, freed)?;
         Ok(Outcome {
             delays: round.delays.take(),
@@ -172,7 +198,6 @@ fn wait(writer: &mut dyn Writer, policy: Policy, until: Instant) {
 mod tests {
     use super::*;
     use crate::experiment::readers::defective::{Defect, Defective};
-    use stillpoint_harness::machine::cpus;
     use stillpoint_peers::Recipe;
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
@@ -186,10 +211,14 @@ mod tests {
         milliseconds: u64,
     ) -> Result<Outcome, String> {
         let cpu = cpus::allowed()[0];
-        let setting = Setting { scenario: "spread", reader_cpus: vec![cpu; 2], writer_cpu: cpu, cores: 1 };
+        let setting =
+            Setting { scenario: "spread", reader_cpus: vec![cpu; 2], writer_cpu: cpu, cores: 1, slow: None };
         let duration = Duration::from_millis(milliseconds);
         let (policy, setting, elements, deletes_per_s) = (Policy::Background, &setting, 256, RATE);
-        run(contender, &Round { policy, setting, elements, deletes_per_s, duration, seed: 1, delays })
+        run(
+            contender,
+            &Round { policy, setting, slow: None, elements, deletes_per_s, duration, seed: 1, delays },
+        )
     }
 
     /// liburcu's contender is broken in two ways: nothing is freed, or what is freed can still be found.
@@ -263,13 +292,15 @@ mod tests {
             [(500, Duration::from_millis(2)), (2_000, Duration::from_micros(500))]
         {
             let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
-            let setting = Setting { scenario: "spread", reader_cpus: vec![], writer_cpu: 0, cores: 1 };
+            let setting =
+                Setting { scenario: "spread", reader_cpus: vec![], writer_cpu: 0, cores: 1, slow: None };
             // A busy machine may take most of a round away: then a longer one follows.
             let caught_up = (0..10).map(|doubled| 20 << doubled).any(|intervals| {
                 let (policy, duration) = (Policy::Poll, intervals * interval);
                 let round = Round {
                     policy,
                     setting: &setting,
+                    slow: None,
                     elements: 1,
                     deletes_per_s,
                     duration,

@@ -4,7 +4,16 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::LengthFlags;
 
 use crate::experiment::in_scenario;
-use crate::reclaim::names::{ONE_CORE, OWN_CORE, SPREAD};
+use crate::reclaim::names::{GROUPS, ONE_CORE, OWN_CORE, SPREAD};
+
+/// Where the reader is that sleeps in its sections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slow {
+    /// Among the readers of the contender that is measured.
+    Same,
+    /// In a second contender of the same kind, with a domain of its own if the scheme has several.
+    Other,
+}
 
 /// A scenario with its readers and CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +25,14 @@ pub(crate) struct Setting {
     pub(crate) writer_cpu: usize,
     /// The number of CPUs that readers run on.
     pub(crate) cores: usize,
+    /// A reader besides, on the CPU of the first one.
+    pub(crate) slow: Option<Slow>,
 }
 
 impl Setting {
     fn new(scenario: &'static str, readers: usize, cpus: &[usize], writer_cpu: usize) -> Self {
         let reader_cpus = cpus.iter().copied().cycle().take(readers).collect();
-        Self { scenario, reader_cpus, writer_cpu, cores: cpus.len() }
+        Self { scenario, reader_cpus, writer_cpu, cores: cpus.len(), slow: None }
     }
 
     pub(crate) fn readers(&self) -> usize {
@@ -88,6 +99,16 @@ pub(crate) fn settings(
             }
         }
     }
+    // Only by name: it has a second structure for each contender.
+    if asked(GROUPS) && !scenarios.is_empty() {
+        match others.first() {
+            Some(&cpu) => settings.extend(
+                [Slow::Same, Slow::Other]
+                    .map(|slow| Setting { slow: Some(slow), ..Setting::new(GROUPS, 1, &[cpu], writer) }),
+            ),
+            None => left_out.push(format!("{GROUPS} needs 2 CPUs or more, and there is 1")),
+        }
+    }
 
     if !left_out.is_empty() && (!scenarios.is_empty() || settings.is_empty()) {
         return Err(Stop::usage(left_out.join("; ")));
@@ -133,6 +154,15 @@ mod tests {
         let whole = of(&[0, 1], &FULL);
         let one_core: Vec<usize> = whole.iter().filter(|s| s.0 == ONE_CORE).map(|s| s.1).collect();
         assert_eq!(one_core, [1, 2, 4, 8, 16, 32]);
+    }
+
+    #[test]
+    fn groups_are_measured_only_by_name() {
+        let named = |scenarios: &[String]| settings(&[0, 1], scenarios, &[], &FULL).unwrap().0;
+        let slow: Vec<_> = named(&[GROUPS.to_owned()]).iter().map(|setting| setting.slow).collect();
+        assert_eq!(slow, [Some(Slow::Same), Some(Slow::Other)]);
+        assert!(named(&[]).iter().all(|setting| setting.slow.is_none()));
+        assert!(settings(&[0], &[GROUPS.to_owned()], &[], &FULL).is_err());
     }
 
     #[test]

@@ -61,6 +61,31 @@ fn reclaim_has_flat_rows_of_the_agreed_form() {
     }
 }
 
+/// Each contender has a row beside a slow reader of its own group and beside one of another group; only when the scenario is named.
+#[test]
+fn groups_have_a_slow_reader_in_the_same_one_and_in_another() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return;
+    }
+    let line =
+        "bench reclaim --scenarios groups --elements 256 --duration 20ms --rounds 2 --json --structure";
+    for structure in ["array", "table"] {
+        let result = json(&run(&line.split(' ').chain([structure]).collect::<Vec<_>>()));
+        let of = |slow: &str| {
+            let rows = result["rows"].as_array().unwrap().iter();
+            let rows = rows.filter(|row| row["params"]["slow_reader"] == slow);
+            let sound = |row: &&Value| {
+                assert!(row.get("void").is_none(), "{row}");
+                assert_eq!(row["metrics"]["deletes"], row["metrics"]["freed"], "{row}");
+            };
+            rows.inspect(sound).map(|row| row["contender"].as_str().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("same group"), of("other group"));
+        assert!(of("same group").contains(&"stillpoint/protected"));
+        assert_eq!(result["rows"].as_array().unwrap().len(), 2 * of("same group").len());
+    }
+}
+
 fn check_row(row: &Value) {
     assert_eq!((&row["experiment"], &row["scenario"]), (&"reclaim".into(), &"spread".into()));
     let (params, metrics) = (&row["params"], &row["metrics"]);
@@ -200,7 +225,9 @@ fn micro_has_a_cost_for_every_operation_of_ours() {
         "--json",
     ]));
     let rows = result["rows"].as_array().unwrap();
-    for operation in ["quiescent", "pin", "protect", "keep", "start", "check", "retire", "heavy"] {
+    for operation in
+        ["quiescent", "pin", "protect", "keep", "start", "check", "retire", "heavy", "synchronize"]
+    {
         let row =
             rows.iter().find(|row| row["scenario"] == operation).unwrap_or_else(|| panic!("{operation}"));
         assert_eq!(row["experiment"], "micro");

@@ -27,6 +27,18 @@ fn every_scenario_has_rows_of_the_agreed_form() {
         for metric in ["objects_per_s", "ns_per_op"] {
             assert!(row["metrics"][metric].as_f64().unwrap() > 0.0, "{row}");
         }
+        // A pool hands out what came back last.
+        let touched = row["metrics"]["objects_touched"].as_f64();
+        assert_eq!(
+            touched.is_some(),
+            ["plain", "bulks", "single"].iter().any(|of| row["scenario"] == *of),
+            "{row}"
+        );
+        if row["contender"] == "stillpoint/pool" {
+            let most =
+                row["params"]["keep"].as_f64().unwrap() + row["params"]["cache"].as_f64().unwrap() * 1.5;
+            assert!(touched.is_none_or(|touched| touched <= most), "{row}");
+        }
         for param in ["get", "put", "keep", "cores", "rounds"] {
             assert!(row["params"][param].is_number(), "{row}");
         }

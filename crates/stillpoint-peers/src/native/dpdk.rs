@@ -11,7 +11,7 @@ use crate::{Contender, Element, Entry, ReadJob, ReadOutcome, Slots, Writer};
 
 pub(crate) mod raw;
 
-pub(crate) use self::raw::MICRO;
+pub(crate) use self::raw::{MICRO, WAITS};
 
 const PEER: &str = "dpdk";
 const NAME: &str = "dpdk/rcu";

@@ -9,7 +9,7 @@ use super::lfht::{self, Lfht, RawLinked, RawTable};
 use super::{RawElement, RawJob, micro};
 use crate::c_functions::{c_functions, opaque};
 use crate::element::{free_by_head, free_element};
-use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Writer};
+use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Waits, Writer};
 
 opaque! {
     /// `struct call_rcu_data`.
@@ -371,6 +371,20 @@ pub(crate) const MICRO: &[Micro] = &[
     micro!(NAME_OUR_MEMB, "pin", "stillpoint_drop_in_memb_micro_pin"),
     micro!(NAME_OUR_MEMB, "pin-linked", "stillpoint_drop_in_linked_micro_pin"),
     micro!(NAME_OUR_MEMB, "retire", "stillpoint_drop_in_memb_micro_retire"),
+];
+
+/// The readers of a flavour are one group: the operations of two threads meet.
+pub(crate) const WAITS: &[Waits] = &[
+    Waits {
+        contender: NAME_QSBR,
+        wait: micro!(NAME_QSBR, "heavy", "stillpoint_urcu_qsbr_micro_heavy").run,
+        read: micro!(NAME_QSBR, "quiescent", "stillpoint_urcu_qsbr_micro_quiescent").run,
+    },
+    Waits {
+        contender: NAME_MEMB,
+        wait: micro!(NAME_MEMB, "heavy", "stillpoint_urcu_memb_micro_heavy").run,
+        read: micro!(NAME_MEMB, "pin", "stillpoint_urcu_memb_micro_pin").run,
+    },
 ];
 
 pub(crate) const TIMED: &[Timed] = &[

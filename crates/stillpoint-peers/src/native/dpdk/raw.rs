@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::c_functions::opaque;
 use crate::native::{RawElement, RawJob, micro};
-use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, free_element};
+use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, Waits, free_element};
 
 opaque! {
     /// `struct rte_rcu_qsbr`.
@@ -46,6 +46,12 @@ pub(crate) const MICRO: &[Micro] = &[
     micro!(NAME_OURS, "start", "stillpoint_drop_in_rcu_qsbr_micro_start"),
     micro!(NAME_OURS, "check", "stillpoint_drop_in_rcu_qsbr_micro_check"),
 ];
+
+pub(crate) const WAITS: &[Waits] = &[Waits {
+    contender: super::NAME,
+    wait: micro!(super::NAME, "synchronize", "stillpoint_dpdk_micro_synchronize").run,
+    read: micro!(super::NAME, "quiescent", "stillpoint_dpdk_micro_reports").run,
+}];
 
 /// Megabytes of memory for the environment abstraction layer, in which defer queues live.
 const MEMORY: usize = 64;
