@@ -23,7 +23,7 @@ const WORDS: &[(&str, &str)] = words! {
         be freed",
     "baseline": "one reader on each CPU",
     "overcommit": "several readers on each CPU",
-    "groups": "one reader, and one that sleeps for a millisecond in each section, in the same group or in another one",
+    "groups": "one reader, and one that sleeps for a millisecond in each section, of one group or of two",
     "over-time": "the last round, over the time since it began",
     "linux/rcu": "the RCU of the guest's own kernel",
     // Operations of micro and capi.
@@ -39,7 +39,7 @@ const WORDS: &[(&str, &str)] = words! {
         another CPU frees",
     "retire-2": "retire on two threads, each with its own pointer, in one domain",
     "heavy": "stillpoint's process-wide fence; for others, a wait for a grace period without readers",
-    "synchronize": "a wait for a grace period, beside a reader that reads all the time on another CPU",
+    "wait": "a wait for a grace period, beside a reader that reads all the time on another CPU",
     "malloc": "only the memory of retire, without reclamation",
     "lookup": "a lookup in a table of 1,000 keys of 8 bytes",
     "burst": "a lookup of 32 keys at a time in a table of 1,000 keys",

@@ -15,7 +15,7 @@ use crate::rust;
 /// | `lookup-1m`, `burst-1m` | the same in a table of a million |
 /// | `heavy` | wait for a grace period with no reader to wait for, or the process-wide barrier |
 ///
-/// [`waits`] has one more, of two threads: `synchronize`, a wait for a grace period beside a reader that reads all the time.
+/// [`waits`] has one more, of two threads: `wait`, a wait for a grace period beside a reader that reads all the time.
 ///
 /// A contender has rows only for the operations that it offers.
 #[derive(Debug, Clone, Copy)]

@@ -22,7 +22,7 @@ use crate::reclaim::names::CONTENDERS;
 
 /// The operations, which are the scenarios of this experiment.
 const OPERATIONS: &[&str] =
-    &["quiescent", "pin", "protect", "keep", "start", "check", "retire", "retire-2", "heavy", "synchronize"];
+    &["quiescent", "pin", "protect", "keep", "start", "check", "retire", "retire-2", "heavy", "wait"];
 
 /// The shortest time of one sample: long beside a clock read and an interrupt.
 const LEAST_SAMPLE: Duration = Duration::from_millis(10);
@@ -61,7 +61,7 @@ impl Operation {
 const READ_AT_ONCE: u64 = 1 << 16;
 
 /// A writer that waits beside a reader on `cpu`, which reads until the writer has ended. Only the waits count.
-fn synchronize(
+fn waiting(
     contender: &'static str,
     cpu: usize,
     wait: impl Fn(u64) + Send + Sync + 'static,
@@ -89,7 +89,7 @@ fn synchronize(
             took
         })
     };
-    Operation { contender, name: "synchronize", time: Box::new(time) }
+    Operation { contender, name: "wait", time: Box::new(time) }
 }
 
 impl From<Timed> for Operation {
@@ -171,9 +171,7 @@ fn all(other_cpu: Option<usize>) -> impl Iterator<Item = Operation> {
     let peers = stillpoint_peers::micro().into_iter().filter(is_peer).map(Operation::from);
     let of_two = other_cpu.map(|cpu| {
         let waits = stillpoint_peers::waits().into_iter();
-        ours::of_two(cpu)
-            .into_iter()
-            .chain(waits.map(move |of| synchronize(of.contender, cpu, of.wait, of.read)))
+        ours::of_two(cpu).into_iter().chain(waits.map(move |of| waiting(of.contender, cpu, of.wait, of.read)))
     });
     ours::operations().into_iter().chain(of_two.into_iter().flatten()).chain(peers)
 }

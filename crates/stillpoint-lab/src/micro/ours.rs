@@ -99,7 +99,7 @@ fn waiting(contender: &'static str, cpu: usize, read: fn(&Domain, u64)) -> Opera
             domain.synchronize().expect("this thread has no open region");
         }
     };
-    super::synchronize(contender, cpu, wait, move |iterations| read(&of_reader, iterations))
+    super::waiting(contender, cpu, wait, move |iterations| read(&of_reader, iterations))
 }
 
 fn quiescent(iterations: u64) {

@@ -225,9 +225,7 @@ fn micro_has_a_cost_for_every_operation_of_ours() {
         "--json",
     ]));
     let rows = result["rows"].as_array().unwrap();
-    for operation in
-        ["quiescent", "pin", "protect", "keep", "start", "check", "retire", "heavy", "synchronize"]
-    {
+    for operation in ["quiescent", "pin", "protect", "keep", "start", "check", "retire", "heavy", "wait"] {
         let row =
             rows.iter().find(|row| row["scenario"] == operation).unwrap_or_else(|| panic!("{operation}"));
         assert_eq!(row["experiment"], "micro");

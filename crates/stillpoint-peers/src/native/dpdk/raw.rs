@@ -49,7 +49,7 @@ pub(crate) const MICRO: &[Micro] = &[
 
 pub(crate) const WAITS: &[Waits] = &[Waits {
     contender: super::NAME,
-    wait: micro!(super::NAME, "synchronize", "stillpoint_dpdk_micro_synchronize").run,
+    wait: micro!(super::NAME, "wait", "stillpoint_dpdk_micro_synchronize").run,
     read: micro!(super::NAME, "quiescent", "stillpoint_dpdk_micro_reports").run,
 }];
 
