@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::wire::{Load, Measured, Measurement};
-use super::{deletes, kernel, stores};
+use super::{deletes, kernel, postmark, stores};
 use crate::preempt;
 use crate::preempt::round::Outcome;
 use crate::preempt::workload::Workload;
@@ -31,6 +31,7 @@ pub(super) fn run(order: &Measurement, means: Means) -> Result<Vec<Measured>, St
             Load::Mail => stores::run(order, Workload::Mail, &cpus, means.round)?,
             Load::Memory => stores::run(order, Workload::Memory, &cpus, means.round)?,
             Load::Kernel => kernel::run(order, &cpus, means.tracing)?,
+            Load::Postmark => postmark::run(order, &cpus, means.tracing)?,
         });
     }
     match rows.is_empty() {

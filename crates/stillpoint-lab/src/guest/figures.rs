@@ -59,6 +59,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("peak_pending_to_baseline", "peak pending"),
             ("synchronize_rcu_mean_to_baseline", "mean call"),
             ("synchronize_rcu_max_to_baseline", "longest call"),
+            ("slab_to_baseline", "slab"),
         ]),
         ..RATIOS
     },

@@ -27,13 +27,13 @@ const MOST_IDLE: f64 = 0.2;
 
 /// The measurements of a round.
 #[derive(Debug)]
-struct Samples {
+pub(super) struct Samples {
     /// How long each call took, in nanoseconds.
-    calls: Vec<u64>,
+    pub(super) calls: Vec<u64>,
     /// How long each grace period took, in nanoseconds.
-    graces: Vec<u64>,
+    pub(super) graces: Vec<u64>,
     /// CPU time of the kernel's thread.
-    cpu: Option<Duration>,
+    pub(super) cpu: Option<Duration>,
 }
 
 /// Its row, if it was asked for.
@@ -66,7 +66,7 @@ pub(super) fn run(
         .with("grace_periods_by", by)
         .with("rounds", order.rounds)
         .with("round_s", number(order.round.as_secs_f64()))
-        .measured(rounds, |row, rounds: Vec<Samples>| figures(row, &rounds));
+        .measured(rounds, |row, rounds: Vec<Samples>| figures(row, &rounds.iter().collect::<Vec<_>>()));
     Ok(vec![Measured::of(row)])
 }
 
@@ -108,14 +108,19 @@ fn measure(
 
 /// Calls repeatedly, while no CPU is idle; returns how long each call took, in nanoseconds.
 fn call_beside(cpus: &[usize], duration: Duration) -> Result<Vec<u64>, String> {
+    beside(cpus, || call(duration))
+}
+
+/// Does the work, and checks that no CPU was idle meanwhile.
+pub(super) fn beside<T>(cpus: &[usize], work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let idle = || cpus.iter().map(|&cpu| load::idle(cpu)).collect::<Option<Vec<Duration>>>();
     let (begin, before) = (Instant::now(), idle());
-    let calls = call(duration)?;
+    let done = work()?;
     let (elapsed, after) = (begin.elapsed(), idle());
     let (before, after) = before.zip(after).ok_or("/proc/stat does not say how long CPUs were idle")?;
     let idle: Vec<Duration> =
         before.iter().zip(after).map(|(&before, after)| after.saturating_sub(before)).collect();
-    are_busy(&idle, elapsed).map(|()| calls)
+    are_busy(&idle, elapsed).map(|()| done)
 }
 
 fn call(duration: Duration) -> Result<Vec<u64>, String> {
@@ -143,7 +148,7 @@ fn are_busy(idle: &[Duration], elapsed: Duration) -> Result<(), String> {
 }
 
 /// CPU time of the kernel's thread that runs grace periods; `None` where there is no such thread, or no such figure.
-fn cpu_time() -> Option<Duration> {
+pub(super) fn cpu_time() -> Option<Duration> {
     let thread = fs::read_dir("/proc").ok()?.flatten().find(|process| {
         let name = proc::line(process.path().join("comm"));
         name.is_some_and(|name| ["rcu_preempt", "rcu_sched"].contains(&name.as_str()))
@@ -152,12 +157,16 @@ fn cpu_time() -> Option<Duration> {
     Some(Duration::from_nanos(figures.split_whitespace().next()?.parse().ok()?))
 }
 
-fn figures(row: &mut Row, rounds: &[Samples]) {
-    let all = |of: fn(&Samples) -> &Vec<u64>| rounds.iter().flat_map(of).copied().collect::<Vec<u64>>();
+pub(super) fn figures(row: &mut Row, rounds: &[&Samples]) {
+    let all = |of: fn(&Samples) -> &Vec<u64>| {
+        rounds.iter().flat_map(|round| of(round)).copied().collect::<Vec<u64>>()
+    };
     let (calls, graces) = (all(|round| &round.calls), all(|round| &round.graces));
     put_samples(row, "synchronize_rcu", &calls);
     put_samples(row, "gp", &graces);
-    row.put("calls", calls.len() as f64, 0);
+    if !calls.is_empty() {
+        row.put("calls", calls.len() as f64, 0);
+    }
     if graces.is_empty() {
         return;
     }
@@ -169,10 +178,10 @@ fn figures(row: &mut Row, rounds: &[Samples]) {
 
 /// The kernel's trace of its grace periods.
 #[derive(Debug)]
-struct Trace<'a> {
+pub(super) struct Trace<'a> {
     folder: &'a Path,
     /// What is traced, as in `params.grace_periods_by`.
-    by: &'static str,
+    pub(super) by: &'static str,
 }
 
 /// The event that some kernels have (`CONFIG_RCU_TRACE`).
@@ -183,7 +192,7 @@ const END: &str = "stillpoint_end";
 
 impl<'a> Trace<'a> {
     /// Begins to trace, with the clock that programs see.
-    fn open(folder: &'a Path) -> Result<Self, String> {
+    pub(super) fn open(folder: &'a Path) -> Result<Self, String> {
         let write = |name: &str, text: &str| {
             fs::write(folder.join(name), text)
                 .map_err(|error| format!("cannot write {name} of tracefs: {error}"))
@@ -206,12 +215,12 @@ impl<'a> Trace<'a> {
         Ok(Self { folder, by })
     }
 
-    fn clear(&self) -> Result<(), String> {
+    pub(super) fn clear(&self) -> Result<(), String> {
         fs::write(self.folder.join("trace"), "").map_err(|error| format!("cannot clear the trace: {error}"))
     }
 
     /// How long each grace period took that began and ended since it was cleared, in nanoseconds.
-    fn graces(&self) -> Result<Vec<u64>, String> {
+    pub(super) fn graces(&self) -> Result<Vec<u64>, String> {
         let text = fs::read_to_string(self.folder.join("trace"))
             .map_err(|error| format!("cannot read the trace: {error}"))?;
         Ok(graces(&text))

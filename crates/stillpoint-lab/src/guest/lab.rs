@@ -17,9 +17,10 @@ use stillpoint_harness::{interrupt, output};
 use super::console::{self, Report};
 use super::hog;
 use super::options::Options;
+use super::postmark;
 use super::ratio;
 use super::settings::{self, Setting};
-use super::wire::{ORDER, Order};
+use super::wire::{Load, ORDER, Order};
 
 /// How long a guest may take to start under KVM before software emulation is tried instead.
 const TRIAL: Duration = Duration::from_secs(20);
@@ -168,11 +169,18 @@ impl Lab {
 /// What a guest finds when it starts: this program, the order, and folders to mount on.
 fn first_files(order: &Order, program: &[u8]) -> Result<tempfile::NamedTempFile, Stop> {
     let mut archive = Archive::to_start_from();
+    let others = match order {
+        Order::Measure(order) if order.loads.contains(&Load::Postmark) => {
+            postmark::files().map_err(Stop::Failed)?
+        }
+        _ => Vec::new(),
+    };
     let order = serde_json::to_vec(order)
         .map_err(|error| Stop::Failed(format!("the order cannot be written as JSON: {error}")))?;
-    archive
-        .file("init", true, program)
-        .and_then(|()| archive.file(ORDER, false, &order))
+    let mut add = |name: &str, executable, bytes: &[u8]| archive.file(name, executable, bytes);
+    add("init", true, program)
+        .and_then(|()| add(ORDER, false, &order))
+        .and_then(|()| others.iter().try_for_each(|(name, bytes)| add(name, true, bytes)))
         .ok_or_else(|| Stop::Failed("the program is too large for the guest".to_owned()))?;
     let failed = |error| Stop::Failed(format!("cannot write a temporary file: {error}"));
     let mut files = tempfile::Builder::new().prefix("stillpoint-guest-").tempfile().map_err(failed)?;

@@ -15,6 +15,7 @@ pub(crate) mod inside;
 mod kernel;
 mod lab;
 mod options;
+mod postmark;
 mod ratio;
 mod settings;
 mod stores;

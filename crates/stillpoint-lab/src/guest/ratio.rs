@@ -16,9 +16,10 @@ pub(super) const TO_BASELINE: [(&str, &str); 6] = [
 ];
 
 /// The same for the RCU of the guest's own kernel.
-pub(super) const KERNEL_TO_BASELINE: [(&str, &str); 2] = [
+pub(super) const KERNEL_TO_BASELINE: [(&str, &str); 3] = [
     ("synchronize_rcu_us_mean", "synchronize_rcu_mean_to_baseline"),
     ("synchronize_rcu_us_max", "synchronize_rcu_max_to_baseline"),
+    ("slab_bytes_most", "slab_to_baseline"),
 ];
 
 /// Each metric with the name of its ratio to the same contender's with symmetric fences, in the same guest.

@@ -56,6 +56,8 @@ pub(crate) enum Load {
     Memory,
     /// System calls that read under the RCU of the guest's own kernel: the latency of its synchronize_rcu
     Kernel,
+    /// Postmark itself, one on each virtual CPU, as in the paper: grace periods of the guest's own kernel
+    Postmark,
 }
 
 stillpoint_harness::named!(pub(super) Load);

@@ -1,0 +1,245 @@
+//! Postmark, the program with which the paper loaded its guests: one on each virtual CPU, on a file system in memory. The files that it
+//! creates and deletes are freed by the RCU of the guest's kernel, whose grace periods are timed.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::mount::{MountFlags, mount};
+use stillpoint_harness::output::json::{Row, number};
+use stillpoint_harness::qemu::program::in_path;
+
+use super::contenders::{KERNEL, NONE};
+use super::kernel::{Samples, Trace, beside, cpu_time, figures};
+use super::wire::{Load, Measured, Measurement};
+use crate::experiment::asked_for;
+
+/// The program on the host, and Debian's package with it.
+const PROGRAM: &str = "postmark";
+/// What the guest finds: the program, its loader, and its only library.
+const FILES: [&str; 3] = [PROGRAM, "ld.so", "libc.so.6"];
+/// Where the guest has the files of Postmark.
+const FOLDER: &str = "/files";
+/// Files of each program before its transactions.
+const NUMBER: usize = 2_000;
+/// More transactions than a run has time for.
+const TRANSACTIONS: u64 = 1_000_000_000;
+/// How often the kernel's memory is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the files may take to be there.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The files that a guest needs, with their names there.
+///
+/// # Errors
+/// When the program is not installed, or its libraries are not known.
+pub(super) fn files() -> Result<Vec<(&'static str, Vec<u8>)>, String> {
+    let program = in_path(PROGRAM, std::env::var_os("PATH").as_deref())
+        .ok_or_else(|| format!("{PROGRAM} is not in PATH: apt-get install {PROGRAM}"))?;
+    let said =
+        Command::new("ldd").arg(&program).output().map_err(|error| format!("cannot run ldd: {error}"))?;
+    let [library, loader] = needed(&String::from_utf8_lossy(&said.stdout))
+        .ok_or_else(|| format!("{} needs other libraries than that of C", program.display()))?;
+    let read = |(name, path): (&'static str, PathBuf)| {
+        let bytes = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Ok((name, bytes))
+    };
+    let [of_program, of_loader, of_library] = FILES;
+    [(of_program, program), (of_loader, loader), (of_library, library)].into_iter().map(read).collect()
+}
+
+/// The library and the loader of a program for which `ldd` said this; `None` if there are others.
+fn needed(said: &str) -> Option<[PathBuf; 2]> {
+    let (mut library, mut loader) = (None, None);
+    for line in said.lines().map(str::trim).filter(|line| !line.starts_with("linux-vdso")) {
+        let (name, path) = line.split_once(" => ").unwrap_or(("", line));
+        let path = PathBuf::from(path.split(" (").next()?);
+        match name {
+            "libc.so.6" => library = Some(path),
+            "" if path.is_absolute() => loader = Some(path),
+            _ => return None,
+        }
+    }
+    Some([library?, loader?])
+}
+
+/// Its row, if it was asked for.
+pub(super) fn run(
+    order: &Measurement,
+    cpus: &[usize],
+    tracing: Option<&Path>,
+) -> Result<Vec<Measured>, String> {
+    if !asked_for(KERNEL, &order.contenders) {
+        return Ok(Vec::new());
+    }
+    let row = Row::new("guest", "", KERNEL)
+        .with("workload", Load::Postmark.name())
+        .with("mode", NONE)
+        .with("readers", cpus.len())
+        .with("policy", "files")
+        .with("rounds", order.rounds)
+        .with("round_s", number(order.round.as_secs_f64()));
+    let row = match tracing.ok_or_else(|| "tracefs cannot be mounted".to_owned()).and_then(Trace::open) {
+        Ok(trace) => row
+            .with("grace_periods_by", trace.by)
+            .measured(rounds(order, cpus, &trace), |row, rounds| put(row, &rounds)),
+        Err(reason) => row.measured(Err(reason), |_, _: Vec<Round>| {}),
+    };
+    Ok(vec![Measured::of(row)])
+}
+
+/// The measurements of a round.
+#[derive(Debug)]
+struct Round {
+    samples: Samples,
+    /// The most memory that the kernel had for its own objects, in bytes.
+    slab: u64,
+}
+
+fn rounds(order: &Measurement, cpus: &[usize], trace: &Trace<'_>) -> Result<Vec<Round>, String> {
+    let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot {what} {FOLDER}: {error}");
+    fs::create_dir(FOLDER).map_err(|error| cannot("make", &error))?;
+    mount("files", FOLDER, "tmpfs", MountFlags::empty(), None).map_err(|error| cannot("mount on", &error))?;
+    let mut all = Postmarks(Vec::new());
+    let folders: Vec<PathBuf> = cpus.iter().map(|cpu| Path::new(FOLDER).join(cpu.to_string())).collect();
+    for (folder, seed) in folders.iter().zip(1..) {
+        fs::create_dir(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        all.0.push(start(folder, seed)?);
+    }
+    all.wait_for_files(&folders)?;
+    (0..order.rounds).map(|_| round(&mut all, cpus, order.round, trace)).collect()
+}
+
+/// Starts one, which works in `folder` until it is killed.
+fn start(folder: &Path, seed: u32) -> Result<Child, String> {
+    let [program, loader, _] = FILES;
+    let said = |error| format!("cannot start {PROGRAM}: {error}");
+    let mut child = Command::new(format!("/{loader}"))
+        .args(["--library-path", "/"])
+        .arg(format!("/{program}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(said)?;
+    let orders = format!(
+        "set location {}\nset number {NUMBER}\nset transactions {TRANSACTIONS}\nset seed {seed}\nrun\n",
+        folder.display()
+    );
+    match child.stdin.take() {
+        Some(mut input) => input.write_all(orders.as_bytes()).map_err(said)?,
+        None => return Err(format!("{PROGRAM} has no input")),
+    }
+    Ok(child)
+}
+
+/// The programs, which end with this value.
+struct Postmarks(Vec<Child>);
+
+impl Postmarks {
+    /// Until each has made its files.
+    fn wait_for_files(&mut self, folders: &[PathBuf]) -> Result<(), String> {
+        let begin = Instant::now();
+        for folder in folders {
+            // Transactions delete files, too: some are always missing.
+            while fs::read_dir(folder).map_or(0, Iterator::count) < NUMBER * 9 / 10 {
+                self.are_alive()?;
+                if begin.elapsed() > PATIENCE {
+                    return Err(format!("{PROGRAM} has not made its files in {} s", PATIENCE.as_secs()));
+                }
+                thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    fn are_alive(&mut self) -> Result<(), String> {
+        let ended = self.0.iter_mut().find_map(|child| child.try_wait().transpose());
+        ended.map_or(Ok(()), |how| Err(format!("{PROGRAM} has ended: {how:?}")))
+    }
+}
+
+impl Drop for Postmarks {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn round(
+    all: &mut Postmarks,
+    cpus: &[usize],
+    duration: Duration,
+    trace: &Trace<'_>,
+) -> Result<Round, String> {
+    trace.clear()?;
+    let cpu_before = cpu_time();
+    let watch = || {
+        let (begin, mut most) = (Instant::now(), 0);
+        while begin.elapsed() < duration {
+            most = most.max(slab()?);
+            thread::sleep(LOOK);
+        }
+        Ok(most)
+    };
+    let slab = beside(cpus, watch)?;
+    let graces = trace.graces()?;
+    let cpu = cpu_time().zip(cpu_before).map(|(now, before)| now.saturating_sub(before));
+    all.are_alive()?;
+    if graces.is_empty() {
+        return Err("no grace period began and ended".to_owned());
+    }
+    Ok(Round { samples: Samples { calls: Vec::new(), graces, cpu }, slab })
+}
+
+/// The memory that the kernel has for its own objects, in bytes.
+fn slab() -> Result<u64, String> {
+    let text =
+        fs::read_to_string("/proc/meminfo").map_err(|error| format!("cannot read /proc/meminfo: {error}"))?;
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Slab:")?.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024)
+        .ok_or_else(|| "/proc/meminfo does not say how much slab memory there is".to_owned())
+}
+
+fn put(row: &mut Row, rounds: &[Round]) {
+    figures(row, &rounds.iter().map(|round| &round.samples).collect::<Vec<_>>());
+    row.put("slab_bytes_most", rounds.iter().map(|round| round.slab).max().unwrap_or(0) as f64, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_with_other_libraries_is_refused() {
+        let said = "\tlinux-vdso.so.1 (0x7f0)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x7f1)\n\t/lib64/ld-linux-x86-64.so.2 (0x7f2)\n";
+        let found = needed(said).unwrap();
+        assert_eq!(found, [PathBuf::from("/lib/x/libc.so.6"), PathBuf::from("/lib64/ld-linux-x86-64.so.2")]);
+        assert_eq!(needed(&format!("{said}\tlibm.so.6 => /lib/x/libm.so.6 (0x7f3)\n")), None);
+        assert_eq!(needed("\tnot a dynamic executable\n"), None);
+        assert_eq!(needed(""), None);
+    }
+
+    #[test]
+    fn the_kernel_says_how_much_memory_it_has_for_its_own_objects() {
+        assert!(slab().unwrap() > 1 << 20);
+    }
+
+    /// A program that ends early spoils the round.
+    #[test]
+    fn a_program_that_has_ended_is_noticed() {
+        let child = Command::new("true").spawn().unwrap();
+        let mut all = Postmarks(vec![child]);
+        while all.are_alive().is_ok() {
+            thread::yield_now();
+        }
+        assert!(all.are_alive().unwrap_err().contains("has ended"));
+    }
+}
