@@ -101,7 +101,12 @@ fn burst(Bursts { busy, idle }: Bursts, now: Duration) {
 fn about() -> About {
     let clock = proc::line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     About {
-        kernel: format!("Linux {}", rustix::system::uname().release().to_string_lossy()),
+        // The version names the model of preemption.
+        kernel: format!(
+            "Linux {} ({})",
+            rustix::system::uname().release().to_string_lossy(),
+            rustix::system::uname().version().to_string_lossy()
+        ),
         vcpus: cpus::online().len(),
         clock: clock.unwrap_or_else(|| "unknown".to_owned()),
         peers: crate::peers::versions(),

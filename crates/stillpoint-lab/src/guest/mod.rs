@@ -116,10 +116,10 @@ fn notes(rows: &[Row], guests: &[Ran]) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(row) = rows.iter().find(|row| row.contender == KERNEL) {
         let by = row.params.get("grace_periods_by").and_then(|by| by.as_str()).unwrap_or_default();
-        notes.push(format!(
-            "{KERNEL}: a call that finds a grace period running waits for the next one too. Every virtual CPU is busy. \
-             Grace periods are timed by: {by}."
-        ));
+        notes.push(format!("{KERNEL}: every virtual CPU is busy. Grace periods are timed by: {by}."));
+    }
+    if rows.iter().any(|row| row.metric("calls").is_some()) {
+        notes.push(format!("{KERNEL}: a call that finds a grace period running waits for the next one too."));
     }
     let is_disturbed =
         |guest: &&Ran| guest.baseline && guest.waiting_share.is_some_and(|share| share > UNDISTURBED);
