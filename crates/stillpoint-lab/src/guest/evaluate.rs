@@ -148,6 +148,16 @@ mod tests {
         assert!(run(&order(&[Load::Kernel], &["liburcu"]), MEANS).is_err(), "it was not asked for");
     }
 
+    /// Without the kernel's trace, nothing is started, and the row says why.
+    #[test]
+    fn postmark_has_a_row() {
+        let rows = run(&order(&[Load::Postmark], &[]), MEANS).unwrap();
+        let [row] = rows.as_slice() else { panic!("{rows:?}") };
+        assert_eq!((row.row.contender.as_str(), &row.row.params["workload"]), (KERNEL, &"postmark".into()));
+        assert_eq!(row.row.void.as_deref(), Some("tracefs cannot be mounted"));
+        assert!(run(&order(&[Load::Postmark], &["liburcu"]), MEANS).is_err(), "it was not asked for");
+    }
+
     #[test]
     fn a_contender_that_is_not_built_in_is_an_error() {
         if cpus::allowed().len() >= 2 {
