@@ -23,7 +23,7 @@ const WORDS: &[(&str, &str)] = words! {
         be freed",
     "baseline": "one reader on each CPU",
     "overcommit": "several readers on each CPU",
-    "groups": "one reader, and one that sleeps for a millisecond in each section, of one group or of two",
+    "groups": "one reader, and one that sleeps for a millisecond in each section, of one group or of two; only if it is named",
     "over-time": "the last round, over the time since it began",
     "linux/rcu": "the RCU of the guest's own kernel",
     // Operations of micro and capi.

@@ -171,13 +171,13 @@ void stillpoint_dpdk_micro_synchronize(uint64_t iterations)
     REPEAT(iterations, rte_rcu_qsbr_synchronize(qsbr, RTE_QSBR_THRID_INVALID));
 }
 
-void stillpoint_dpdk_micro_reports(uint64_t iterations)
+void stillpoint_dpdk_micro_reads(const _Atomic bool *stop, _Atomic bool *begun)
 {
     struct rte_rcu_qsbr *qsbr = of_two();
 
     (void)stillpoint_dpdk_join(qsbr, 0);
     rte_rcu_qsbr_thread_online(qsbr, 0);
-    REPEAT(iterations, rte_rcu_qsbr_quiescent(qsbr, 0));
+    UNTIL(stop, begun, rte_rcu_qsbr_quiescent(qsbr, 0));
     rte_rcu_qsbr_thread_offline(qsbr, 0);
     stillpoint_dpdk_leave(qsbr, 0);
 }

@@ -142,6 +142,16 @@ static inline bool is_right_or_away(const struct element *element, uint64_t inde
         __asm__ volatile("" ::: "memory");                                                 \
     }
 
+/* Runs OPERATION until it has to stop. Release pairs with the acquire of the thread that waits for the beginning; relaxed: no data. */
+#define UNTIL(stop, begun, OPERATION)                                                      \
+    do {                                                                                   \
+        atomic_store_explicit(begun, true, memory_order_release);                          \
+        while (!atomic_load_explicit(stop, memory_order_relaxed)) {                        \
+            OPERATION;                                                                     \
+            __asm__ volatile("" ::: "memory");                                             \
+        }                                                                                  \
+    } while (0)
+
 /* How many objects are retired between two polls: the batch of every peer in the micro benchmark. */
 enum { RETIRED_TOGETHER = 64 };
 

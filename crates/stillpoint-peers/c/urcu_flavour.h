@@ -237,11 +237,27 @@ void NAME(micro_quiescent)(uint64_t iterations)
     rcu_thread_offline();
     NAME(leave)();
 }
+
+void NAME(micro_reads)(const _Atomic bool *stop, _Atomic bool *begun)
+{
+    NAME(join)();
+    rcu_thread_online();
+    UNTIL(stop, begun, rcu_quiescent_state());
+    rcu_thread_offline();
+    NAME(leave)();
+}
 #else
 void NAME(micro_pin)(uint64_t iterations)
 {
     NAME(join)();
     REPEAT(iterations, { rcu_read_lock(); rcu_read_unlock(); });
+    NAME(leave)();
+}
+
+void NAME(micro_reads)(const _Atomic bool *stop, _Atomic bool *begun)
+{
+    NAME(join)();
+    UNTIL(stop, begun, { rcu_read_lock(); rcu_read_unlock(); });
     NAME(leave)();
 }
 #endif

@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicBool;
+
 use crate::rust;
 
 /// A single operation of a contender, which the caller times.
@@ -53,8 +55,8 @@ pub struct Waits {
     pub contender: &'static str,
     /// Waits for this many grace periods, one after the other.
     pub wait: fn(u64),
-    /// Reads this many times, as a registered reader.
-    pub read: fn(u64),
+    /// Registers the calling thread, sets the second flag, and reads until the first one is set.
+    pub read: fn(&AtomicBool, &AtomicBool),
 }
 
 /// The writers of the contenders that can wait.

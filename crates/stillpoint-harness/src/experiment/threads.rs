@@ -1,6 +1,7 @@
 //! The threads of the experiments.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,16 @@ pub fn on_each<R: Send>(
         };
         threads.into_iter().map(join).collect()
     })
+}
+
+/// Sets a flag for the end when it is dropped, even by a panic: threads of a scope that wait for the flag end, and the scope does.
+pub struct StopOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        // Relaxed: nothing is published with it.
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The CPU time of this process since the account was opened, and that of everything else on the CPUs of a round.

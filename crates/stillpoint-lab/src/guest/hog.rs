@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use stillpoint_harness::experiment::threads::StopOnDrop;
 use stillpoint_harness::machine::cpus;
 
 /// Runs `work` while one thread repeats `step` on each of `cpus`.
@@ -36,16 +37,6 @@ fn repeat(cpu: usize, step: &(dyn Fn() + Sync), stop: &AtomicBool) -> Result<(),
         step();
     }
     Ok(())
-}
-
-/// Ends the threads even if the work panics. Otherwise the scope would wait for them forever.
-struct StopOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        // Relaxed: see `repeat`.
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

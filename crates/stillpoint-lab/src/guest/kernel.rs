@@ -227,6 +227,14 @@ impl<'a> Trace<'a> {
     }
 }
 
+/// The kernel refuses new probes while the old ones are in use.
+impl Drop for Trace<'_> {
+    fn drop(&mut self) {
+        // If it fails, the next trace cannot be opened, and says so.
+        let _ = fs::write(self.folder.join("events/enable"), "0");
+    }
+}
+
 fn graces(trace: &str) -> Vec<u64> {
     let (mut began, mut graces) = (None, Vec::new());
     for (second, begins) in trace.lines().filter_map(event) {

@@ -114,8 +114,8 @@ const UNDISTURBED: f64 = 0.1;
 /// What spoils the figures, and what is left out; a line each.
 fn notes(rows: &[Row], guests: &[Ran]) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(row) = rows.iter().find(|row| row.contender == KERNEL) {
-        let by = row.params.get("grace_periods_by").and_then(|by| by.as_str()).unwrap_or_default();
+    let by = |row: &Row| Some(row.params.get("grace_periods_by")?.as_str()?.to_owned());
+    if let Some(by) = rows.iter().filter(|row| row.contender == KERNEL).find_map(by) {
         notes.push(format!("{KERNEL}: every virtual CPU is busy. Grace periods are timed by: {by}."));
     }
     if rows.iter().any(|row| row.metric("calls").is_some()) {

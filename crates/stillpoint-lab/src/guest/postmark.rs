@@ -1,4 +1,4 @@
-//! Postmark, the program with which the paper loaded its guests: one on each virtual CPU, on a file system in memory. The files that it
+//! Postmark, the program with which the paper loaded its guests: one for each virtual CPU, on a file system in memory. The files that it
 //! creates and deletes are freed by the RCU of the guest's kernel, whose grace periods are timed.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use stillpoint_harness::output::json::{Row, number};
 use stillpoint_harness::qemu::program::in_path;
 
@@ -23,8 +23,8 @@ const PROGRAM: &str = "postmark";
 const FILES: [&str; 3] = [PROGRAM, "ld.so", "libc.so.6"];
 /// Where the guest has the files of Postmark.
 const FOLDER: &str = "/files";
-/// Files of each program before its transactions.
-const NUMBER: usize = 2_000;
+/// Files of all programs together before their transactions: as many in each guest, however many virtual CPUs it has.
+const NUMBER: usize = 16_000;
 /// More transactions than a run has time for.
 const TRANSACTIONS: u64 = 1_000_000_000;
 /// How often the kernel's memory is looked at.
@@ -103,18 +103,18 @@ fn rounds(order: &Measurement, cpus: &[usize], trace: &Trace<'_>) -> Result<Vec<
     let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot {what} {FOLDER}: {error}");
     fs::create_dir(FOLDER).map_err(|error| cannot("make", &error))?;
     mount("files", FOLDER, "tmpfs", MountFlags::empty(), None).map_err(|error| cannot("mount on", &error))?;
-    let mut all = Postmarks(Vec::new());
+    let (mut all, number) = (Postmarks(Vec::new()), NUMBER / cpus.len());
     let folders: Vec<PathBuf> = cpus.iter().map(|cpu| Path::new(FOLDER).join(cpu.to_string())).collect();
     for (folder, seed) in folders.iter().zip(1..) {
         fs::create_dir(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-        all.0.push(start(folder, seed)?);
+        all.0.push(start(folder, seed, number)?);
     }
-    all.wait_for_files(&folders)?;
+    all.wait_for_files(&folders, number)?;
     (0..order.rounds).map(|_| round(&mut all, cpus, order.round, trace)).collect()
 }
 
 /// Starts one, which works in `folder` until it is killed.
-fn start(folder: &Path, seed: u32) -> Result<Child, String> {
+fn start(folder: &Path, seed: u32, number: usize) -> Result<Child, String> {
     let [program, loader, _] = FILES;
     let said = |error| format!("cannot start {PROGRAM}: {error}");
     let mut child = Command::new(format!("/{loader}"))
@@ -125,7 +125,7 @@ fn start(folder: &Path, seed: u32) -> Result<Child, String> {
         .spawn()
         .map_err(said)?;
     let orders = format!(
-        "set location {}\nset number {NUMBER}\nset transactions {TRANSACTIONS}\nset seed {seed}\nrun\n",
+        "set location {}\nset number {number}\nset transactions {TRANSACTIONS}\nset seed {seed}\nrun\n",
         folder.display()
     );
     match child.stdin.take() {
@@ -140,11 +140,11 @@ struct Postmarks(Vec<Child>);
 
 impl Postmarks {
     /// Until each has made its files.
-    fn wait_for_files(&mut self, folders: &[PathBuf]) -> Result<(), String> {
+    fn wait_for_files(&mut self, folders: &[PathBuf], number: usize) -> Result<(), String> {
         let begin = Instant::now();
         for folder in folders {
             // Transactions delete files, too: some are always missing.
-            while fs::read_dir(folder).map_or(0, Iterator::count) < NUMBER * 9 / 10 {
+            while fs::read_dir(folder).map_or(0, Iterator::count) < number * 9 / 10 {
                 self.are_alive()?;
                 if begin.elapsed() > PATIENCE {
                     return Err(format!("{PROGRAM} has not made its files in {} s", PATIENCE.as_secs()));
@@ -168,6 +168,9 @@ impl Drop for Postmarks {
             let _ = child.kill();
             let _ = child.wait();
         }
+        // The loads that follow have the memory of the files again. There is nothing if the mount failed.
+        let _ = unmount(FOLDER, UnmountFlags::DETACH);
+        let _ = fs::remove_dir(FOLDER);
     }
 }
 
@@ -233,7 +236,7 @@ mod tests {
         const MARK: &str = "<!-- postmark -->\n";
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         let mut table = String::from(
-            "| kernel | virtual CPUs on 2 CPUs | mean grace period | longest | CPU time for each | slab memory |\n\
+            "| kernel | virtual CPUs on 2 CPUs | mean grace period | longest | CPU time per grace period | slab memory |\n\
              |---|---|---|---|---|---|\n",
         );
         for (kernel, file) in

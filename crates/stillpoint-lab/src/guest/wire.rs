@@ -56,7 +56,7 @@ pub(crate) enum Load {
     Memory,
     /// System calls that read under the RCU of the guest's own kernel: the latency of its synchronize_rcu
     Kernel,
-    /// Postmark itself, one on each virtual CPU, as in the paper: grace periods of the guest's own kernel
+    /// Postmark itself (the package postmark), one for each virtual CPU: grace periods of the guest's own kernel
     Postmark,
 }
 

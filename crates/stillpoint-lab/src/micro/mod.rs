@@ -1,15 +1,15 @@
-//! The experiment `micro`: what single operations cost, on one thread, without contention.
+//! The experiment `micro`: what single operations cost, on one thread without contention, or on two.
 
 mod figures;
 mod ours;
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
+use stillpoint_harness::experiment::threads::StopOnDrop;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::figures::Figure;
@@ -57,36 +57,30 @@ impl Operation {
     }
 }
 
-/// Of the calls of a reader, how many follow each other before it looks whether it has to stop.
-const READ_AT_ONCE: u64 = 1 << 16;
-
-/// A writer that waits beside a reader on `cpu`, which reads until the writer has ended. Only the waits count.
+/// A writer that waits beside a reader on `cpu`. `read` registers a reader, sets its second flag, and reads until the first flag is set. Only
+/// the waits count.
 fn waiting(
     contender: &'static str,
     cpu: usize,
     wait: impl Fn(u64) + Send + Sync + 'static,
-    read: impl Fn(u64) + Send + Sync + 'static,
+    read: impl Fn(&AtomicBool, &AtomicBool) + Send + Sync + 'static,
 ) -> Operation {
     let time = move |iterations| {
-        let (begins, stop) = (Barrier::new(2), AtomicBool::new(false));
+        let (stop, begun) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let _stop = StopOnDrop(&stop);
+            let reader = scope.spawn(|| {
                 // If that fails, both threads share a CPU, which the figure shows.
                 let _ = cpus::pin(cpu);
-                read(1);
-                begins.wait();
-                // Relaxed: nothing is published with it.
-                while !stop.load(Ordering::Relaxed) {
-                    read(READ_AT_ONCE);
-                }
+                read(&stop, &begun);
             });
-            begins.wait();
+            // Acquire: pairs with the release of the reader.
+            while !begun.load(Ordering::Acquire) && !reader.is_finished() {
+                std::thread::yield_now();
+            }
             let begin = Instant::now();
             wait(iterations);
-            let took = begin.elapsed();
-            // As above.
-            stop.store(true, Ordering::Relaxed);
-            took
+            begin.elapsed()
         })
     };
     Operation { contender, name: "wait", time: Box::new(time) }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::sync::LazyLock;
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use stillpoint::fence;
 use stillpoint::rcu::{self, Domain, RcuCell, Reclaimer, RetireError};
@@ -67,31 +67,27 @@ pub(super) fn of_two(other_cpu: usize) -> Vec<Operation> {
             retire(domain, iterations, || {});
         }),
         of(MALLOC, |_, iterations| allocate(iterations)),
-        waiting("stillpoint/qsbr", other_cpu, |domain, iterations| {
+        waiting("stillpoint/qsbr", other_cpu, |domain, stop, begun| {
             let mut reader = domain.qsbr_reader();
-            for _ in 0..iterations {
+            until(stop, begun, || {
                 reader.quiescent();
                 // As in `quiescent`.
                 compiler_fence(Ordering::SeqCst);
-            }
+            });
         }),
-        waiting("stillpoint/guard", other_cpu, |domain, iterations| {
+        waiting("stillpoint/guard", other_cpu, |domain, stop, begun| {
             let reader = domain.reader();
-            for _ in 0..iterations {
-                drop(black_box(reader.pin()));
-            }
+            until(stop, begun, || drop(black_box(reader.pin())));
         }),
-        waiting("stillpoint/protected", other_cpu, |domain, iterations| {
+        waiting("stillpoint/protected", other_cpu, |domain, stop, begun| {
             let (reader, cell) = (domain.reader(), domain.cell::<Object>([7; 8]));
-            for _ in 0..iterations {
-                drop(black_box(cell.protect(&reader)));
-            }
+            until(stop, begun, || drop(black_box(cell.protect(&reader))));
         }),
     ]
 }
 
 /// A writer that waits for grace periods of a domain beside a reader.
-fn waiting(contender: &'static str, cpu: usize, read: fn(&Domain, u64)) -> Operation {
+fn waiting(contender: &'static str, cpu: usize, read: fn(&Domain, &AtomicBool, &AtomicBool)) -> Operation {
     let domain = Domain::new();
     let of_reader = domain.clone();
     let wait = move |iterations| {
@@ -99,7 +95,17 @@ fn waiting(contender: &'static str, cpu: usize, read: fn(&Domain, u64)) -> Opera
             domain.synchronize().expect("this thread has no open region");
         }
     };
-    super::waiting(contender, cpu, wait, move |iterations| read(&of_reader, iterations))
+    super::waiting(contender, cpu, wait, move |stop, begun| read(&of_reader, stop, begun))
+}
+
+/// Reads until it has to stop.
+fn until(stop: &AtomicBool, begun: &AtomicBool, mut read: impl FnMut()) {
+    // Release: pairs with the writer's acquire.
+    begun.store(true, Ordering::Release);
+    // Relaxed: nothing is published with it.
+    while !stop.load(Ordering::Relaxed) {
+        read();
+    }
 }
 
 fn quiescent(iterations: u64) {

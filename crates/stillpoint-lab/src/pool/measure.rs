@@ -166,8 +166,9 @@ fn measure(
         let slices: Vec<Slice> = slices?.into_iter().flatten().collect();
         if !slices.is_empty() {
             let mut row = row(plan, setting, entrant, &slices);
-            let has_plain = ["plain", "bulks", "single"].contains(&setting.scenario.as_str());
-            if has_plain && setting.threads == 1 && row.void.is_none() {
+            let gets_objects = ["plain", "bulks", "single"].contains(&setting.scenario.as_str());
+            if gets_objects && setting.threads == 1 && row.void.is_none() {
+                begins(entrant);
                 let touched = |_, _: &Barrier| touched(plan.objects(), setting, &*entrant.pool);
                 if let Some(touched) = on_each(&plan.cpus[..1], touched)?[0] {
                     row.put("objects_touched", touched as f64, 0);

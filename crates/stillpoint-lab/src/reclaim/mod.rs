@@ -58,7 +58,10 @@ pub(crate) fn run(plan: &Plan) -> Result<Measured, Stop> {
     let stage = |setting: &Setting| {
         let cpus =
             if setting.scenario == SPREAD { format!(", CPUs {}", setting.cores) } else { String::new() };
-        let slow = setting.slow.map(|slow| format!(" and a slow one ({slow:?})")).unwrap_or_default();
+        let slow = setting.slow.map_or("", |slow| match slow {
+            Slow::Same => ", a slow one in the same group",
+            Slow::Other => ", a slow one in another group",
+        });
         format!("{}, readers {}{slow}{cpus}", setting.scenario, setting.readers())
     };
     let measure = |setting: &Setting, entry: &&Entry, seed| {

@@ -9,7 +9,7 @@ pub(crate) const ONE_CORE: &str = "one-core";
 /// The readers spread over several CPUs, the writer on the last of them: figure C.
 pub(crate) const SPREAD: &str = "spread";
 
-/// A reader on a CPU of its own, and one that sleeps in its sections: in the same group, or in another one.
+/// A reader, and on its CPU one that sleeps in its sections: in the same group, or in another one.
 pub(crate) const GROUPS: &str = "groups";
 
 /// The names of all scenarios.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint_harness::experiment::threads::{Account, Used, as_writer, prepare_writer_thread};
+use stillpoint_harness::experiment::threads::{Account, StopOnDrop, Used, as_writer, prepare_writer_thread};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::random::Random;
@@ -73,6 +73,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
     let Setting { reader_cpus, writer_cpu, .. } = round.setting;
     let (stop_background, stop_slow) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
+        let stop_slow_reader = StopOnDrop(&stop_slow);
         let slow = round.slow.map(|(contender, index)| {
             let job = ReadJob { index, seed: round.seed | 1, stop: &stop_slow, work: Some(&ASLEEP) };
             let (began, beginning) = std::sync::mpsc::channel();
@@ -105,8 +106,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             (writer, written, used, fences, begin.elapsed().as_secs_f64())
         });
         let (mut writer, Written { deletes, peak_pending }, used, fences_per_s, elapsed) = work;
-        // Relaxed: nothing is published with it.
-        stop_slow.store(true, Ordering::Relaxed);
+        drop(stop_slow_reader);
         let slow = slow.map(|slow| slow.join().map_err(|_| "the slow reader panicked".to_owned()));
         writer.drain();
         // Relaxed: nothing is published with it.

@@ -101,6 +101,11 @@ pub(crate) fn settings(
     }
     // Only by name: it has a second structure for each contender.
     if asked(GROUPS) && !scenarios.is_empty() {
+        if !readers.is_empty() {
+            return Err(Stop::usage(format!(
+                "{GROUPS} has one fast reader and a slow one: leave --readers out"
+            )));
+        }
         match others.first() {
             Some(&cpu) => settings.extend(
                 [Slow::Same, Slow::Other]
@@ -163,6 +168,7 @@ mod tests {
         assert_eq!(slow, [Some(Slow::Same), Some(Slow::Other)]);
         assert!(named(&[]).iter().all(|setting| setting.slow.is_none()));
         assert!(settings(&[0], &[GROUPS.to_owned()], &[], &FULL).is_err());
+        assert!(settings(&[0, 1], &[GROUPS.to_owned()], &[4], &FULL).is_err());
     }
 
     #[test]

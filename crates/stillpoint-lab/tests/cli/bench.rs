@@ -226,6 +226,9 @@ fn micro_has_a_cost_for_every_operation_of_ours() {
     ]));
     let rows = result["rows"].as_array().unwrap();
     for operation in ["quiescent", "pin", "protect", "keep", "start", "check", "retire", "heavy", "wait"] {
+        if operation == "wait" && std::thread::available_parallelism().unwrap().get() < 2 {
+            continue;
+        }
         let row =
             rows.iter().find(|row| row["scenario"] == operation).unwrap_or_else(|| panic!("{operation}"));
         assert_eq!(row["experiment"], "micro");

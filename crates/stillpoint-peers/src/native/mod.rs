@@ -94,3 +94,17 @@ macro_rules! micro {
     };
 }
 pub(crate) use micro;
+
+/// The reader of a [`Waits`](crate::Waits), a function in C.
+macro_rules! reads {
+    ($function:literal) => {
+        |stop, begun| {
+            unsafe extern "C" {
+                #[link_name = $function]
+                safe fn run(stop: &AtomicBool, begun: &AtomicBool);
+            }
+            run(stop, begun);
+        }
+    };
+}
+pub(crate) use reads;

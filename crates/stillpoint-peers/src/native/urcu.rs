@@ -2,11 +2,12 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use super::lfht::{self, Lfht, RawLinked, RawTable};
-use super::{RawElement, RawJob, micro};
+use super::{RawElement, RawJob, micro, reads};
 use crate::c_functions::{c_functions, opaque};
 use crate::element::{free_by_head, free_element};
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Waits, Writer};
@@ -378,12 +379,12 @@ pub(crate) const WAITS: &[Waits] = &[
     Waits {
         contender: NAME_QSBR,
         wait: micro!(NAME_QSBR, "heavy", "stillpoint_urcu_qsbr_micro_heavy").run,
-        read: micro!(NAME_QSBR, "quiescent", "stillpoint_urcu_qsbr_micro_quiescent").run,
+        read: reads!("stillpoint_urcu_qsbr_micro_reads"),
     },
     Waits {
         contender: NAME_MEMB,
         wait: micro!(NAME_MEMB, "heavy", "stillpoint_urcu_memb_micro_heavy").run,
-        read: micro!(NAME_MEMB, "pin", "stillpoint_urcu_memb_micro_pin").run,
+        read: reads!("stillpoint_urcu_memb_micro_reads"),
     },
 ];
 

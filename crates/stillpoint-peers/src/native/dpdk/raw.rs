@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::c_functions::opaque;
-use crate::native::{RawElement, RawJob, micro};
+use crate::native::{RawElement, RawJob, micro, reads};
 use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, Waits, free_element};
 
 opaque! {
@@ -50,7 +50,7 @@ pub(crate) const MICRO: &[Micro] = &[
 pub(crate) const WAITS: &[Waits] = &[Waits {
     contender: super::NAME,
     wait: micro!(super::NAME, "wait", "stillpoint_dpdk_micro_synchronize").run,
-    read: micro!(super::NAME, "quiescent", "stillpoint_dpdk_micro_reports").run,
+    read: reads!("stillpoint_dpdk_micro_reads"),
 }];
 
 /// Megabytes of memory for the environment abstraction layer, in which defer queues live.
