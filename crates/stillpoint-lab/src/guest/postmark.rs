@@ -100,9 +100,8 @@ struct Round {
 }
 
 fn rounds(order: &Measurement, cpus: &[usize], trace: &Trace<'_>) -> Result<Vec<Round>, String> {
-    let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot {what} {FOLDER}: {error}");
-    fs::create_dir(FOLDER).map_err(|error| cannot("make", &error))?;
-    mount("files", FOLDER, "tmpfs", MountFlags::empty(), None).map_err(|error| cannot("mount on", &error))?;
+    // It ends after the programs.
+    let _files = Files::mount()?;
     let (mut all, number) = (Postmarks(Vec::new()), NUMBER / cpus.len());
     let folders: Vec<PathBuf> = cpus.iter().map(|cpu| Path::new(FOLDER).join(cpu.to_string())).collect();
     for (folder, seed) in folders.iter().zip(1..) {
@@ -168,7 +167,25 @@ impl Drop for Postmarks {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // The loads that follow have the memory of the files again. There is nothing if the mount failed.
+    }
+}
+
+/// The files' own file system, which goes with this value: the loads that follow have its memory again.
+struct Files;
+
+impl Files {
+    fn mount() -> Result<Self, String> {
+        let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot {what} {FOLDER}: {error}");
+        fs::create_dir(FOLDER).map_err(|error| cannot("make", &error))?;
+        mount("files", FOLDER, "tmpfs", MountFlags::empty(), None)
+            .map_err(|error| cannot("mount on", &error))?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // If it fails, there is less memory for the loads that follow.
         let _ = unmount(FOLDER, UnmountFlags::DETACH);
         let _ = fs::remove_dir(FOLDER);
     }
