@@ -147,11 +147,7 @@ static struct rte_rcu_qsbr *variable_of_two;
 
 static void make_of_two(void)
 {
-    variable_of_two = stillpoint_dpdk_new(1);
-    if (variable_of_two == NULL) {
-        fputs("out of memory: no room for a quiescent state variable\n", stderr);
-        abort();
-    }
+    variable_of_two = new_for_one();
 }
 
 /* The variable of the two functions below, which are called at the same time. It is never freed. */

@@ -38,14 +38,22 @@ void NAME(leave)(struct rte_rcu_qsbr *qsbr, uint32_t id)
     (void)rte_rcu_qsbr_thread_unregister(qsbr, id);
 }
 
+/* A variable of one reader. */
+static struct rte_rcu_qsbr *new_for_one(void)
+{
+    struct rte_rcu_qsbr *qsbr = NAME(new)(1);
+
+    if (qsbr == NULL) {
+        fputs("out of memory: no room for a quiescent state variable\n", stderr);
+        abort();
+    }
+    return qsbr;
+}
+
 /* Runs OPERATION with `qsbr`, in which the calling thread is reader 0, online. */
 #define MICRO(iterations, BEFORE, OPERATION, AFTER)                                            \
     do {                                                                                   \
-        struct rte_rcu_qsbr *qsbr = NAME(new)(1);                                \
-        if (qsbr == NULL) {                                                                \
-            fputs("out of memory: no room for a quiescent state variable\n", stderr);      \
-            abort();                                                                       \
-        }                                                                                  \
+        struct rte_rcu_qsbr *qsbr = new_for_one();                                         \
         (void)NAME(join)(qsbr, 0);                                               \
         rte_rcu_qsbr_thread_online(qsbr, 0);                                               \
         BEFORE;                                                                            \

@@ -237,15 +237,6 @@ void NAME(micro_quiescent)(uint64_t iterations)
     rcu_thread_offline();
     NAME(leave)();
 }
-
-void NAME(micro_reads)(const _Atomic bool *stop, _Atomic bool *begun)
-{
-    NAME(join)();
-    rcu_thread_online();
-    UNTIL(stop, begun, rcu_quiescent_state());
-    rcu_thread_offline();
-    NAME(leave)();
-}
 #else
 void NAME(micro_pin)(uint64_t iterations)
 {
@@ -253,14 +244,17 @@ void NAME(micro_pin)(uint64_t iterations)
     REPEAT(iterations, { rcu_read_lock(); rcu_read_unlock(); });
     NAME(leave)();
 }
+#endif
 
+/* Of the calls that report and those around a section, the flavour's own do something. */
 void NAME(micro_reads)(const _Atomic bool *stop, _Atomic bool *begun)
 {
     NAME(join)();
-    UNTIL(stop, begun, { rcu_read_lock(); rcu_read_unlock(); });
+    rcu_thread_online();
+    UNTIL(stop, begun, { rcu_read_lock(); rcu_read_unlock(); rcu_quiescent_state(); });
+    rcu_thread_offline();
     NAME(leave)();
 }
-#endif
 
 /* After this many objects, the loop below waits for the worker, which bounds the memory. */
 enum { RETIRED_AT_ONCE = 1 << 20 };

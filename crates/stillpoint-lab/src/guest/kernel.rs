@@ -29,11 +29,25 @@ const MOST_IDLE: f64 = 0.2;
 #[derive(Debug)]
 pub(super) struct Samples {
     /// How long each call took, in nanoseconds.
-    pub(super) calls: Vec<u64>,
+    calls: Vec<u64>,
     /// How long each grace period took, in nanoseconds.
     pub(super) graces: Vec<u64>,
     /// CPU time of the kernel's thread.
-    pub(super) cpu: Option<Duration>,
+    cpu: Option<Duration>,
+    /// The most memory that the kernel had for its own objects, in bytes, if that was watched.
+    pub(super) slab: Option<u64>,
+}
+
+/// The beginning of a row of the kernel's RCU under a load.
+pub(super) fn row(order: &Measurement, cpus: &[usize], load: Load, policy: &str, by: String) -> Row {
+    Row::new("guest", "", KERNEL)
+        .with("workload", load.name())
+        .with("mode", NONE)
+        .with("readers", cpus.len())
+        .with("policy", policy)
+        .with("grace_periods_by", by)
+        .with("rounds", order.rounds)
+        .with("round_s", number(order.round.as_secs_f64()))
 }
 
 /// Its row, if it was asked for.
@@ -47,27 +61,21 @@ pub(super) fn run(
     }
     let (_, caller) = places(cpus)?;
     let read = |path: &str| proc::line(path);
-    let trace = match tracing {
-        Some(folder) => Trace::open(folder),
-        None => Err("tracefs cannot be mounted".to_owned()),
-    };
+    let trace = Trace::open(tracing);
     let rounds = obstacle(membarrier_query(), read).map_or(Ok(()), Err).and_then(|()| {
         (0..order.rounds).map(|_| measure(cpus, caller, order.round, trace.as_ref().ok())).collect()
     });
-    let by = match &trace {
+    let row = row(order, cpus, Load::Kernel, "synchronize", by(&trace))
+        .measured(rounds, |row, rounds: Vec<Samples>| figures(row, &rounds));
+    Ok(vec![Measured::of(row)])
+}
+
+/// What times the grace periods, or why nothing does.
+pub(super) fn by(trace: &Result<Trace<'_>, String>) -> String {
+    match trace {
         Ok(trace) => trace.by.to_owned(),
         Err(reason) => format!("none: {reason}"),
-    };
-    let row = Row::new("guest", "", KERNEL)
-        .with("workload", Load::Kernel.name())
-        .with("mode", NONE)
-        .with("readers", cpus.len())
-        .with("policy", "synchronize")
-        .with("grace_periods_by", by)
-        .with("rounds", order.rounds)
-        .with("round_s", number(order.round.as_secs_f64()))
-        .measured(rounds, |row, rounds: Vec<Samples>| figures(row, &rounds.iter().collect::<Vec<_>>()));
-    Ok(vec![Measured::of(row)])
+    }
 }
 
 /// Why calls would not wait for normal grace periods, if that is so.
@@ -98,12 +106,22 @@ fn measure(
 ) -> Result<Samples, String> {
     // The system call enters a read-side section of the kernel's RCU, and does little else.
     let read = || _ = rustix::process::getppid();
+    let work = || hog::beside(cpus, &read, || as_writer(caller, || call_beside(cpus, duration)))?;
+    let (calls, samples) = traced(trace, work)?;
+    Ok(Samples { calls, ..samples })
+}
+
+/// Does the work, and measures the grace periods meanwhile.
+pub(super) fn traced<T>(
+    trace: Option<&Trace<'_>>,
+    work: impl FnOnce() -> Result<T, String>,
+) -> Result<(T, Samples), String> {
     trace.map_or(Ok(()), Trace::clear)?;
     let cpu_before = cpu_time();
-    let calls = hog::beside(cpus, &read, || as_writer(caller, || call_beside(cpus, duration)))??;
+    let done = work()?;
     let cpu = cpu_time().zip(cpu_before).map(|(now, before)| now.saturating_sub(before));
     let graces = trace.map_or(Ok(Vec::new()), Trace::graces)?;
-    Ok(Samples { calls, graces, cpu })
+    Ok((done, Samples { calls: Vec::new(), graces, cpu, slab: None }))
 }
 
 /// Calls repeatedly, while no CPU is idle; returns how long each call took, in nanoseconds.
@@ -148,7 +166,7 @@ fn are_busy(idle: &[Duration], elapsed: Duration) -> Result<(), String> {
 }
 
 /// CPU time of the kernel's thread that runs grace periods; `None` where there is no such thread, or no such figure.
-pub(super) fn cpu_time() -> Option<Duration> {
+fn cpu_time() -> Option<Duration> {
     let thread = fs::read_dir("/proc").ok()?.flatten().find(|process| {
         let name = proc::line(process.path().join("comm"));
         name.is_some_and(|name| ["rcu_preempt", "rcu_sched"].contains(&name.as_str()))
@@ -157,15 +175,16 @@ pub(super) fn cpu_time() -> Option<Duration> {
     Some(Duration::from_nanos(figures.split_whitespace().next()?.parse().ok()?))
 }
 
-pub(super) fn figures(row: &mut Row, rounds: &[&Samples]) {
-    let all = |of: fn(&Samples) -> &Vec<u64>| {
-        rounds.iter().flat_map(|round| of(round)).copied().collect::<Vec<u64>>()
-    };
+pub(super) fn figures(row: &mut Row, rounds: &[Samples]) {
+    let all = |of: fn(&Samples) -> &Vec<u64>| rounds.iter().flat_map(of).copied().collect::<Vec<u64>>();
     let (calls, graces) = (all(|round| &round.calls), all(|round| &round.graces));
     put_samples(row, "synchronize_rcu", &calls);
     put_samples(row, "gp", &graces);
     if !calls.is_empty() {
         row.put("calls", calls.len() as f64, 0);
+    }
+    if let Some(slab) = rounds.iter().filter_map(|round| round.slab).max() {
+        row.put("slab_bytes_most", slab as f64, 0);
     }
     if graces.is_empty() {
         return;
@@ -181,7 +200,7 @@ pub(super) fn figures(row: &mut Row, rounds: &[&Samples]) {
 pub(super) struct Trace<'a> {
     folder: &'a Path,
     /// What is traced, as in `params.grace_periods_by`.
-    pub(super) by: &'static str,
+    by: &'static str,
 }
 
 /// The event that some kernels have (`CONFIG_RCU_TRACE`).
@@ -192,7 +211,8 @@ const END: &str = "stillpoint_end";
 
 impl<'a> Trace<'a> {
     /// Begins to trace, with the clock that programs see.
-    pub(super) fn open(folder: &'a Path) -> Result<Self, String> {
+    pub(super) fn open(folder: Option<&'a Path>) -> Result<Self, String> {
+        let folder = folder.ok_or("tracefs cannot be mounted")?;
         let write = |name: &str, text: &str| {
             fs::write(folder.join(name), text)
                 .map_err(|error| format!("cannot write {name} of tracefs: {error}"))
@@ -215,12 +235,12 @@ impl<'a> Trace<'a> {
         Ok(Self { folder, by })
     }
 
-    pub(super) fn clear(&self) -> Result<(), String> {
+    fn clear(&self) -> Result<(), String> {
         fs::write(self.folder.join("trace"), "").map_err(|error| format!("cannot clear the trace: {error}"))
     }
 
     /// How long each grace period took that began and ended since it was cleared, in nanoseconds.
-    pub(super) fn graces(&self) -> Result<Vec<u64>, String> {
+    fn graces(&self) -> Result<Vec<u64>, String> {
         let text = fs::read_to_string(self.folder.join("trace"))
             .map_err(|error| format!("cannot read the trace: {error}"))?;
         Ok(graces(&text))
@@ -322,9 +342,9 @@ mod tests {
     #[test]
     fn a_kernel_without_a_trace_says_so() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Trace::open(folder.path()).unwrap_err().contains("no tracefs"));
+        assert!(Trace::open(Some(folder.path())).unwrap_err().contains("no tracefs"));
         fs::write(folder.path().join("trace"), "").unwrap();
-        let without = Trace::open(folder.path()).unwrap_err();
+        let without = Trace::open(Some(folder.path())).unwrap_err();
         assert!(without.contains("no event rcu_grace_period, and no kprobes"), "{without}");
     }
 }

@@ -9,11 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use stillpoint_harness::output::json::{Row, number};
 use stillpoint_harness::qemu::program::in_path;
 
-use super::contenders::{KERNEL, NONE};
-use super::kernel::{Samples, Trace, beside, cpu_time, figures};
+use super::contenders::KERNEL;
+use super::kernel::{self, Samples, Trace, beside, figures, traced};
 use super::wire::{Load, Measured, Measurement};
 use crate::experiment::asked_for;
 
@@ -75,31 +74,13 @@ pub(super) fn run(
     if !asked_for(KERNEL, &order.contenders) {
         return Ok(Vec::new());
     }
-    let row = Row::new("guest", "", KERNEL)
-        .with("workload", Load::Postmark.name())
-        .with("mode", NONE)
-        .with("readers", cpus.len())
-        .with("policy", "files")
-        .with("rounds", order.rounds)
-        .with("round_s", number(order.round.as_secs_f64()));
-    let row = match tracing.ok_or_else(|| "tracefs cannot be mounted".to_owned()).and_then(Trace::open) {
-        Ok(trace) => row
-            .with("grace_periods_by", trace.by)
-            .measured(rounds(order, cpus, &trace), |row, rounds| put(row, &rounds)),
-        Err(reason) => row.measured(Err(reason), |_, _: Vec<Round>| {}),
-    };
-    Ok(vec![Measured::of(row)])
+    let trace = Trace::open(tracing);
+    let row = kernel::row(order, cpus, Load::Postmark, "files", kernel::by(&trace));
+    let rounds = trace.and_then(|trace| rounds(order, cpus, &trace));
+    Ok(vec![Measured::of(row.measured(rounds, |row, rounds| figures(row, &rounds)))])
 }
 
-/// The measurements of a round.
-#[derive(Debug)]
-struct Round {
-    samples: Samples,
-    /// The most memory that the kernel had for its own objects, in bytes.
-    slab: u64,
-}
-
-fn rounds(order: &Measurement, cpus: &[usize], trace: &Trace<'_>) -> Result<Vec<Round>, String> {
+fn rounds(order: &Measurement, cpus: &[usize], trace: &Trace<'_>) -> Result<Vec<Samples>, String> {
     // It ends after the programs.
     let _files = Files::mount()?;
     let (mut all, number) = (Postmarks(Vec::new()), NUMBER / cpus.len());
@@ -196,9 +177,7 @@ fn round(
     cpus: &[usize],
     duration: Duration,
     trace: &Trace<'_>,
-) -> Result<Round, String> {
-    trace.clear()?;
-    let cpu_before = cpu_time();
+) -> Result<Samples, String> {
     let watch = || {
         let (begin, mut most) = (Instant::now(), 0);
         while begin.elapsed() < duration {
@@ -207,14 +186,13 @@ fn round(
         }
         Ok(most)
     };
-    let slab = beside(cpus, watch)?;
-    let graces = trace.graces()?;
-    let cpu = cpu_time().zip(cpu_before).map(|(now, before)| now.saturating_sub(before));
+    let (slab, mut samples) = traced(Some(trace), || beside(cpus, watch))?;
     all.are_alive()?;
-    if graces.is_empty() {
+    if samples.graces.is_empty() {
         return Err("no grace period began and ended".to_owned());
     }
-    Ok(Round { samples: Samples { calls: Vec::new(), graces, cpu }, slab })
+    samples.slab = Some(slab);
+    Ok(samples)
 }
 
 /// The memory that the kernel has for its own objects, in bytes.
@@ -228,14 +206,10 @@ fn slab() -> Result<u64, String> {
         .ok_or_else(|| "/proc/meminfo does not say how much slab memory there is".to_owned())
 }
 
-fn put(row: &mut Row, rounds: &[Round]) {
-    figures(row, &rounds.iter().map(|round| &round.samples).collect::<Vec<_>>());
-    row.put("slab_bytes_most", rounds.iter().map(|round| round.slab).max().unwrap_or(0) as f64, 0);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stillpoint_harness::output::json::Row;
 
     #[test]
     fn a_program_with_other_libraries_is_refused() {

@@ -58,10 +58,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Measured, Stop> {
     let stage = |setting: &Setting| {
         let cpus =
             if setting.scenario == SPREAD { format!(", CPUs {}", setting.cores) } else { String::new() };
-        let slow = setting.slow.map_or("", |slow| match slow {
-            Slow::Same => ", a slow one in the same group",
-            Slow::Other => ", a slow one in another group",
-        });
+        let slow =
+            setting.slow.map(|slow| format!(", a slow one in the {}", slow.name())).unwrap_or_default();
         format!("{}, readers {}{slow}{cpus}", setting.scenario, setting.readers())
     };
     let measure = |setting: &Setting, entry: &&Entry, seed| {
@@ -215,8 +213,7 @@ fn row(plan: &Plan, setting: &Setting, entry: &Entry) -> Row {
     let row = Row::new("reclaim", setting.scenario, entry.name);
     let row = match setting.slow {
         None => row,
-        Some(Slow::Same) => row.with("slow_reader", "same group"),
-        Some(Slow::Other) => row.with("slow_reader", "other group"),
+        Some(slow) => row.with("slow_reader", slow.name()),
     };
     row.with("readers", setting.readers())
         .with("policy", entry.policy.name())

@@ -15,6 +15,15 @@ pub(crate) enum Slow {
     Other,
 }
 
+impl Slow {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same group",
+            Self::Other => "other group",
+        }
+    }
+}
+
 /// A scenario with its readers and CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Setting {

@@ -95,16 +95,20 @@ macro_rules! micro {
 }
 pub(crate) use micro;
 
-/// The reader of a [`Waits`](crate::Waits), a function in C.
-macro_rules! reads {
-    ($function:literal) => {
-        |stop, begun| {
-            unsafe extern "C" {
-                #[link_name = $function]
-                safe fn run(stop: &AtomicBool, begun: &AtomicBool);
-            }
-            run(stop, begun);
+/// A writer that waits, and its reader: two functions in C.
+macro_rules! waits {
+    ($contender:expr, $wait:literal, $read:literal) => {
+        $crate::Waits {
+            contender: $contender,
+            wait: $crate::native::micro!($contender, "wait", $wait).run,
+            read: |stop, begun| {
+                unsafe extern "C" {
+                    #[link_name = $read]
+                    safe fn run(stop: &AtomicBool, begun: &AtomicBool);
+                }
+                run(stop, begun);
+            },
         }
     };
 }
-pub(crate) use reads;
+pub(crate) use waits;

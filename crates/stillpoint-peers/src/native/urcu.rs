@@ -7,7 +7,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use super::lfht::{self, Lfht, RawLinked, RawTable};
-use super::{RawElement, RawJob, micro, reads};
+use super::{RawElement, RawJob, micro, waits};
 use crate::c_functions::{c_functions, opaque};
 use crate::element::{free_by_head, free_element};
 use crate::{Contender, Element, Entry, Micro, ReadJob, ReadOutcome, Slots, Timed, Waits, Writer};
@@ -376,16 +376,8 @@ pub(crate) const MICRO: &[Micro] = &[
 
 /// The readers of a flavour are one group: the operations of two threads meet.
 pub(crate) const WAITS: &[Waits] = &[
-    Waits {
-        contender: NAME_QSBR,
-        wait: micro!(NAME_QSBR, "heavy", "stillpoint_urcu_qsbr_micro_heavy").run,
-        read: reads!("stillpoint_urcu_qsbr_micro_reads"),
-    },
-    Waits {
-        contender: NAME_MEMB,
-        wait: micro!(NAME_MEMB, "heavy", "stillpoint_urcu_memb_micro_heavy").run,
-        read: reads!("stillpoint_urcu_memb_micro_reads"),
-    },
+    waits!(NAME_QSBR, "stillpoint_urcu_qsbr_micro_heavy", "stillpoint_urcu_qsbr_micro_reads"),
+    waits!(NAME_MEMB, "stillpoint_urcu_memb_micro_heavy", "stillpoint_urcu_memb_micro_reads"),
 ];
 
 pub(crate) const TIMED: &[Timed] = &[

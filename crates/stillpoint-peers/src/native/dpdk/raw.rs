@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::c_functions::opaque;
-use crate::native::{RawElement, RawJob, micro, reads};
+use crate::native::{RawElement, RawJob, micro, waits};
 use crate::{Element, Micro, ReadJob, ReadOutcome, Slots, Waits, free_element};
 
 opaque! {
@@ -47,11 +47,8 @@ pub(crate) const MICRO: &[Micro] = &[
     micro!(NAME_OURS, "check", "stillpoint_drop_in_rcu_qsbr_micro_check"),
 ];
 
-pub(crate) const WAITS: &[Waits] = &[Waits {
-    contender: super::NAME,
-    wait: micro!(super::NAME, "wait", "stillpoint_dpdk_micro_synchronize").run,
-    read: reads!("stillpoint_dpdk_micro_reads"),
-}];
+pub(crate) const WAITS: &[Waits] =
+    &[waits!(super::NAME, "stillpoint_dpdk_micro_synchronize", "stillpoint_dpdk_micro_reads")];
 
 /// Megabytes of memory for the environment abstraction layer, in which defer queues live.
 const MEMORY: usize = 64;
