@@ -43,20 +43,33 @@ fn trips() -> &'static Path {
     })
 }
 
-/// The files of functions in callgrind's output, which writes a name in full only the first time: `fl=(3) src/a.rs`, later `fl=(3)`. Files
-/// of inlined code are `fi` and `fe`, those of called functions `cfi` and `cfl`; all share their numbers.
+/// Whether a function is one of the standard library, also for types of others: neither it nor its trait is defined elsewhere.
+fn is_of_std(function: &str) -> bool {
+    let is_std = |name: &str| ["core::", "alloc::", "std::"].iter().any(|part| name.starts_with(part));
+    function.trim_start_matches('<').split(" as ").all(is_std)
+}
+
+/// The files of functions in callgrind's output, which writes a name in full only the first time: `fl=(3) src/a.rs`, later `fl=(3)`, and so
+/// for functions (`fn`). Files of inlined code are `fi` and `fe`, those of called functions `cfi` and `cfl`; all share their numbers.
+/// Functions of the standard library are left out: callgrind may take one for a function of a file of ours (valgrind 3.19 and
+/// `FromFn::next`, depending on how the library was built; `addr2line` names the right file).
 fn files_in(output: &str) -> BTreeSet<String> {
-    let (mut names, mut files) = (BTreeMap::new(), BTreeSet::new());
+    let (mut names, mut functions, mut files) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+    let mut file = "";
     for (kind, value) in output.lines().filter_map(|line| line.split_once('=')) {
-        if !["fl", "fi", "fe", "cfi", "cfl"].contains(&kind) {
-            continue;
-        }
+        let known = match kind {
+            "fl" | "fi" | "fe" | "cfi" | "cfl" => &mut names,
+            "fn" | "cfn" => &mut functions,
+            _ => continue,
+        };
         let (number, name) = value.split_once(' ').unwrap_or((value, ""));
         if !name.is_empty() {
-            names.insert(number, name);
+            known.insert(number, name);
         }
-        if kind == "fl" {
-            files.insert(names[number].to_owned());
+        match kind {
+            "fl" => file = names[number],
+            "fn" if !is_of_std(functions[number]) => _ = files.insert(file.to_owned()),
+            _ => {}
         }
     }
     files
@@ -108,4 +121,22 @@ fn files_are_found_by_their_numbers() {
     let output =
         "fl=(1) a\nfn=(1) f\n3 4\ncfi=(2) b\ncfn=(2) g\ncalls=1 2\n3 9\nfi=(3) c\nfl=(2)\nfn=(2)\nfl=(1)";
     assert!(files_in(output).into_iter().eq(["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn functions_of_the_standard_library_are_in_no_file_of_ours() {
+    for of_std in [
+        "core::ptr::drop_in_place<stillpoint::A>",
+        "<alloc::boxed::Box<stillpoint::A> as core::ops::drop::Drop>::drop",
+    ] {
+        assert!(is_of_std(of_std), "{of_std}");
+    }
+    for of_ours in [
+        "stillpoint::a::f",
+        "<stillpoint::A as core::ops::drop::Drop>::drop",
+        "<core::option::Option<T> as stillpoint::B>::g",
+    ] {
+        assert!(!is_of_std(of_ours), "{of_ours}");
+    }
+    assert_eq!(files_in("fl=(1) a\nfn=(1) <core::A<F> as core::B>::next\n3 4").len(), 0);
 }
