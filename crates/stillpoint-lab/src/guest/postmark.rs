@@ -233,7 +233,7 @@ mod tests {
         for (kernel, file) in
             [("Debian's, which preempts", "postmark"), ("without preemption", "postmark-none")]
         {
-            let text = fs::read_to_string(docs.join(format!("results/laboratory/{file}.json"))).unwrap();
+            let text = fs::read_to_string(docs.join(format!("laboratory/{file}.json"))).unwrap();
             let result: serde_json::Value = serde_json::from_str(&text).unwrap();
             let rows: Vec<Row> = serde_json::from_value(result["rows"].clone()).unwrap();
             for row in rows.iter().filter(|row| row.scenario == "overcommit") {

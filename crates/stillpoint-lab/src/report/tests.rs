@@ -214,9 +214,8 @@ fn docs() -> PathBuf {
 
 #[test]
 fn the_book_says_what_was_measured() {
-    let all = std::fs::read_dir(docs().join("results")).unwrap().map(|entry| entry.unwrap().path());
-    // Those in folders belong to other pages.
-    let mut files: Vec<PathBuf> = all.filter(|path| path.is_file()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(docs().join("results")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let read: Vec<Read> = files.iter().map(|file| Read::from(file).unwrap()).collect();
     let page = markdown::text(&read);
