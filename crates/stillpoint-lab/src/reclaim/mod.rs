@@ -22,7 +22,7 @@ use std::time::Instant;
 use stillpoint::fence;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds::Turns;
-use stillpoint_harness::experiment::threads::as_writer;
+use stillpoint_harness::experiment::threads::{StopOnDrop, as_writer};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::machine::huge_pages::HugePages;
@@ -88,6 +88,7 @@ fn fence_beside_a_thread() -> Option<f64> {
     fence::asymmetric_supported().ok()?;
     let is_over = &AtomicBool::new(false);
     let measured = thread::scope(|scope| {
+        let _stop = StopOnDrop(is_over);
         let (began, beginning) = std::sync::mpsc::channel();
         scope.spawn(move || {
             let pinned = cpus::pin(beside);
@@ -98,7 +99,7 @@ fn fence_beside_a_thread() -> Option<f64> {
                 std::hint::spin_loop();
             }
         });
-        let measured = as_writer(writer, move || {
+        as_writer(writer, move || {
             beginning.recv().map_err(|error| error.to_string())??;
             let fence = |_| {
                 let begin = Instant::now();
@@ -106,9 +107,7 @@ fn fence_beside_a_thread() -> Option<f64> {
                 Ok(begin.elapsed().as_nanos() as f64)
             };
             (0..FENCES).map(fence).collect::<Result<Vec<_>, String>>()
-        });
-        is_over.store(true, Ordering::Relaxed);
-        measured
+        })
     });
     measured.ok().map(median)
 }

@@ -3,7 +3,7 @@
 //! The writer's thread runs the round. It starts the readers, lets them begin at the same time, writes on its
 //! schedule, and ends when everything that it replaced is freed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
     let Setting { reader_cpus, writer_cpu, .. } = round.setting;
     let (stop_background, stop_slow) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
-        let stop_slow_reader = StopOnDrop(&stop_slow);
+        let (stop_slow_reader, stop_reclaimer) = (StopOnDrop(&stop_slow), StopOnDrop(&stop_background));
         let slow = round.slow.map(|(contender, index)| {
             let job = ReadJob { index, seed: round.seed | 1, stop: &stop_slow, work: Some(&ASLEEP) };
             let (began, beginning) = std::sync::mpsc::channel();
@@ -109,8 +109,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
         drop(stop_slow_reader);
         let slow = slow.map(|slow| slow.join().map_err(|_| "the slow reader panicked".to_owned()));
         writer.drain();
-        // Relaxed: nothing is published with it.
-        stop_background.store(true, Ordering::Relaxed);
+        drop(stop_reclaimer);
         if let Some(background) = background {
             background.join().map_err(|_| "the background reclaimer panicked".to_owned())??;
         }

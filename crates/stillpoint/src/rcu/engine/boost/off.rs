@@ -17,7 +17,7 @@ impl Boosting {
 }
 
 #[derive(Default)]
-pub(crate) struct Booster;
+pub(crate) struct Booster {}
 
 impl Booster {
     pub(crate) fn boost(&mut self, _: &Core, _: u64, _: Duration) -> bool {
