@@ -25,6 +25,8 @@ extern const int way_count;
 void passed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void failed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void skipped(const char *promise, const char *reason);
+/* Prints a row that was measured: strategy, frequency asked for, grace periods, sections, seconds. */
+void rate(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The descriptor of the device. Without a device the tests end. */
 extern int device;
