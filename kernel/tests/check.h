@@ -62,6 +62,7 @@ void check_errors(void);
 void check_counters(bool hotplug);
 void check_refusals(void);
 void check_reach(void);
+void check_flush(void);
 void check_litmus(double seconds, long entries);
 void check_concurrency(double seconds);
 void check_hotplug(double seconds);

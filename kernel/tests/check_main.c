@@ -230,6 +230,7 @@ int main(int count, char **arguments)
 		check_counters(first);
 		check_refusals();
 		check_reach();
+		check_flush();
 	} else
 		skipped("counters, refused messages", "they disturb other users: pass disturb as the third argument");
 	check_litmus(seconds, entries);
