@@ -106,7 +106,7 @@ static void replace(bool early)
 /* Measures the readers beside each frequency in turn, and prints the sums of all rounds. Returns the number of grace periods. */
 static long rates(double seconds, int readers)
 {
-	static const int asked[] = { 0, 5, 10, 20, 100, 0 };
+	static const int asked[] = { 0, 2, 5, 10, 100, 0 };
 	enum { FREQUENCIES = sizeof(asked) / sizeof(asked[0]), ROUNDS = 3 };
 	struct { long periods, sections; double seconds; } sum[FREQUENCIES] = { 0 };
 	long all = 0;
