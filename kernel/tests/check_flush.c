@@ -19,6 +19,8 @@
 #define MOST_CPUS 64
 #define MORE_PAGES 34	/* so many that the module does not flush them one by one */
 #define TOUCHES 20
+/* Between pages without access: otherwise the kernel could take it together with memory beside it. */
+#define OWN(cpu) ((2 * (unsigned long)(cpu) + 1) * PAGE)
 
 static volatile char *pages;	/* every second one may be accessed, and belongs to a CPU */
 static atomic_long touched[MOST_CPUS];
@@ -26,7 +28,7 @@ static atomic_bool stop;
 
 static void touch(long cpu)
 {
-	(void)pages[2 * PAGE * (unsigned long)cpu];
+	(void)pages[OWN(cpu)];
 	atomic_fetch_add(&touched[cpu], 1);
 }
 
@@ -62,7 +64,7 @@ static int old(int cpus)
 
 		if (sscanf(line, "%lx-%*x ", &page) == 1 && strchr(line, '-'))
 			begin = page - (unsigned long)pages;
-		else if (sscanf(line, "Referenced: %lu", &kib) == 1 && begin % (2 * PAGE) == 0 &&
+		else if (sscanf(line, "Referenced: %lu", &kib) == 1 && begin % (2 * PAGE) == PAGE &&
 			 begin / (2 * PAGE) < (unsigned long)cpus)
 			found++, clear += kib == 0;
 	}
@@ -107,8 +109,8 @@ void check_flush(void)
 	for (way = 0; way < 5; way++)
 		wrong += ioctl(device, STILL_MB_IOC_FLUSH, &bad[way]) == 0 || errno != EINVAL;
 	for (cpu = 0; cpu < cpus; cpu++) {
-		mprotect((char *)pages + 2 * PAGE * (unsigned long)cpu, PAGE, PROT_READ | PROT_WRITE);
-		pages[2 * PAGE * (unsigned long)cpu] = 1;
+		mprotect((char *)pages + OWN(cpu), PAGE, PROT_READ | PROT_WRITE);
+		pages[OWN(cpu)] = 1;
 		if (cpu)
 			pthread_create(&threads[cpu], NULL, toucher, (void *)(intptr_t)cpu);
 	}
