@@ -22,6 +22,7 @@
 
 static_assert(sizeof(struct still_mb_request) == 64);
 static_assert(sizeof(struct still_mb_info) == 56);
+static_assert(sizeof(struct still_mb_flush) == 80);
 
 static bool is_valid(const struct still_mb_request *request)
 {
@@ -40,8 +41,16 @@ static bool is_valid(const struct still_mb_request *request)
 	}
 }
 
+static bool is_range(const struct still_mb_flush *flush)
+{
+	return flush->length && IS_ALIGNED(flush->begin | flush->length, PAGE_SIZE) && flush->begin < TASK_SIZE_MAX &&
+	       flush->length <= TASK_SIZE_MAX - flush->begin && !(flush->request.flags & STILL_MB_ALL);
+}
+
 static long serve_barrier(struct still_mb_request __user *user, unsigned int cmd)
 {
+	bool flushes = cmd == STILL_MB_IOC_FLUSH;
+	struct still_mb_flush flush = { };
 	struct still_mb_request request;
 	u32 version;
 
@@ -52,12 +61,15 @@ static long serve_barrier(struct still_mb_request __user *user, unsigned int cmd
 		return -EFAULT;
 	if (version != STILL_MB_VERSION)
 		return put_user((u32)STILL_MB_VERSION, &user->version) ? -EFAULT : -EPROTONOSUPPORT;
-	if (cmd != STILL_MB_IOC_BARRIER)
+	if (cmd != STILL_MB_IOC_BARRIER && !flushes)
 		return -ENOTTY;
-	if (copy_from_user(&request, user, sizeof(request)))
+	if (copy_from_user(&flush, user, flushes ? sizeof(flush) : sizeof(request)))
 		return -EFAULT;
-	if (!is_valid(&request))
+	request = flush.request;
+	if (!is_valid(&request) || (flushes && !is_range(&flush)))
 		return -EINVAL;
+	if (flushes && !still_mb_can_flush())
+		return -EOPNOTSUPP;
 	if ((request.flags & STILL_MB_ALL) && !capable(CAP_SYS_ADMIN))
 		return -EPERM;
 	request = (struct still_mb_request) {
@@ -67,7 +79,7 @@ static long serve_barrier(struct still_mb_request __user *user, unsigned int cmd
 		.percent = request.percent,
 		.threshold = request.threshold,
 	};
-	still_mb_barrier(&request);
+	still_mb_barrier(&request, flush.begin, flush.begin + flush.length);
 	return copy_to_user(user, &request, sizeof(request)) ? -EFAULT : 0;
 }
 
@@ -97,6 +109,7 @@ static long still_mb_ioctl(struct file *file, unsigned int cmd, unsigned long ar
 	case _IOC_NR(STILL_MB_IOC_INFO):
 		return serve_info(user, _IOC_SIZE(cmd));
 	case _IOC_NR(STILL_MB_IOC_BARRIER):
+	case _IOC_NR(STILL_MB_IOC_FLUSH):
 		return serve_barrier(user, cmd);
 	default:
 		return -ENOTTY;

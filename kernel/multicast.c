@@ -112,6 +112,12 @@ static void acknowledge(struct still_mb_node *node)
 	}
 }
 
+static void flush(const struct still_mb_context *context)
+{
+	if (context->begin < context->end)
+		still_mb_flush_here(context);
+}
+
 /* Handles a message. Runs on the receiver, in the interrupt. */
 static void receive(void *info)
 {
@@ -119,6 +125,7 @@ static void receive(void *info)
 	struct still_mb_context *context = self->context;
 
 	forward(self, self->begin, self->end);
+	flush(context);
 	smp_mb();	/* the barrier; pairs with those of the initiator in still_mb_barrier() */
 	if (context->shared_counter)
 		atomic_dec_return(&context->unacknowledged);	/* a full barrier, unlike atomic_dec() */
@@ -126,8 +133,9 @@ static void receive(void *info)
 		acknowledge(self);
 }
 
-static void only_barrier(void *unused)
+static void without_forwarding(void *context)
 {
+	flush(context);
 	smp_mb();	/* as in receive() */
 }
 
@@ -142,6 +150,7 @@ static void multicast(struct still_mb_context *context, struct still_mb_request 
 	forward(root, 0, context->receivers);
 	request->root_sends = root->sends;
 	request->send_ns = ktime_get_ns() - begin;
+	flush(context);
 	acknowledge(root);
 	/* Acquire: pairs with the receivers' decrements, which are full barriers. */
 	while (atomic_read_acquire(left))
@@ -152,7 +161,7 @@ static void multicast(struct still_mb_context *context, struct still_mb_request 
 	context->refused_ever += request->refused;
 	/* An offline CPU also refuses this call, but needs no barrier: no thread of the process runs there. */
 	for_each_cpu(cpu, context->refused)
-		smp_call_function_single(cpu, only_barrier, NULL, true);
+		smp_call_function_single(cpu, without_forwarding, context, true);
 	cpumask_clear(context->refused);
 	atomic_set(&context->refusals, 0);
 }
@@ -164,7 +173,8 @@ static void smp_call(struct still_mb_context *context, struct still_mb_request *
 	cpumask_clear(context->mask);
 	for (i = 0; i < context->receivers; i++)
 		cpumask_set_cpu(context->cpu[i], context->mask);
-	smp_call_function_many(context->mask, only_barrier, NULL, true);
+	flush(context);
+	smp_call_function_many(context->mask, without_forwarding, context, true);
 	request->root_sends = context->receivers;
 }
 
@@ -188,7 +198,7 @@ static void count(const struct still_mb_context *context, struct still_mb_reques
 	}
 }
 
-void still_mb_barrier(struct still_mb_request *request)
+void still_mb_barrier(struct still_mb_request *request, u64 from, u64 to)
 {
 	struct still_mb_context *context;
 	u64 begin = ktime_get_ns();
@@ -198,6 +208,10 @@ void still_mb_barrier(struct still_mb_request *request)
 	 */
 	preempt_disable();
 	context = contexts[smp_processor_id()];
+	context->begin = from;
+	context->end = to;
+	if (from < to)
+		still_mb_outdate();
 	/* Pairs with the receivers' barriers, and with those of CPUs that are left out (see receivers.c). */
 	smp_mb();
 	still_mb_gather(context, request->flags);

@@ -31,6 +31,7 @@ struct still_mb_node {
 struct still_mb_context {
 	u32 strategy, percent;	/* resolved: never HYBRID */
 	bool shared_counter;
+	u64 begin, end;		/* the pages to flush: none if both are the same */
 	u32 receivers;
 	u32 *cpu;		/* the CPU of each receiver, in the order of the ranges */
 	struct still_mb_node *node;	/* node[i] is the message to cpu[i] */
@@ -47,8 +48,17 @@ void still_mb_contexts_exit(void);
 /* Fills in the sums over all CPUs. */
 void still_mb_totals(struct still_mb_info *info);
 
-/* Executes a barrier on every receiver, and fills in the results. The caller has checked the request. */
-void still_mb_barrier(struct still_mb_request *request);
+/*
+ * Executes a barrier on every receiver, behind a flush of the pages in [from, to) if there are any, and fills in the results. The
+ * caller has checked the request.
+ */
+void still_mb_barrier(struct still_mb_request *request, u64 from, u64 to);
+
+bool still_mb_can_flush(void);
+/* Makes CPUs that are not receivers flush before they next run the process. */
+void still_mb_outdate(void);
+/* Flushes the operation's pages on this CPU. The caller has switched preemption off. */
+void still_mb_flush_here(const struct still_mb_context *context);
 
 int still_mb_order_init(void);
 void still_mb_order_exit(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
  * The interface of the module stillpoint_membarrier, which executes a barrier on every CPU that runs the calling process, by interrupts
- * that are sent along a tree. It is one character device with two ioctls.
+ * that are sent along a tree. It is one character device with three ioctls.
  */
 #ifndef STILLPOINT_MEMBARRIER_H
 #define STILLPOINT_MEMBARRIER_H
@@ -54,12 +54,18 @@ struct still_mb_request {
 	__u64 total_ns;		/* out: time until every receiver had executed its barrier */
 };
 
+/* A barrier that also flushes. Afterwards, no thread of the process uses a translation of these pages from before the call. */
+struct still_mb_flush {
+	struct still_mb_request request;	/* without STILL_MB_ALL */
+	__u64 begin, length;	/* in: bytes, both a multiple of the page size */
+};
+
 struct still_mb_info {
 	__u32 version;		/* the module's STILL_MB_VERSION */
 	__u32 strategies;	/* bit n: strategy n is available */
 	__u32 flags;		/* the flags that the module knows */
 	__u32 skips_lazy;	/* 1 if the module can detect lazy CPUs on this kernel; otherwise they are always receivers */
-	__u64 operations;	/* barriers since the module was loaded */
+	__u64 operations;	/* barriers and flushes since the module was loaded */
 	__u64 refused;		/* the sum of still_mb_request.refused */
 	/* The following fields were added later. An older module leaves them as the program has set them. */
 	__u64 interrupts;	/* the sum of still_mb_request.receivers */
@@ -68,11 +74,12 @@ struct still_mb_info {
 };
 
 /*
- * The magic, the numbers 0 and 1, and the first field of each structure are the same in every version. The sizes in the codes may
+ * The magic, the numbers 0 to 2, and the first field of each structure are the same in every version. The sizes in the codes may
  * differ.
  */
 #define STILL_MB_IOC_MAGIC	0xd7
 #define STILL_MB_IOC_INFO	_IOR(STILL_MB_IOC_MAGIC, 0, struct still_mb_info)
 #define STILL_MB_IOC_BARRIER	_IOWR(STILL_MB_IOC_MAGIC, 1, struct still_mb_request)
+#define STILL_MB_IOC_FLUSH	_IOWR(STILL_MB_IOC_MAGIC, 2, struct still_mb_flush)
 
 #endif

@@ -25,6 +25,8 @@ extern const int way_count;
 void passed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void failed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void skipped(const char *promise, const char *reason);
+/* Prints a row that was measured: strategy, frequency asked for, grace periods, sections, seconds. */
+void rate(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The descriptor of the device. Without a device the tests end. */
 extern int device;
@@ -60,6 +62,7 @@ void check_errors(void);
 void check_counters(bool hotplug);
 void check_refusals(void);
 void check_reach(void);
+void check_flush(void);
 void check_litmus(double seconds, long entries);
 void check_concurrency(double seconds);
 void check_hotplug(double seconds);

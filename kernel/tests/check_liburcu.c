@@ -34,6 +34,36 @@ static void check_control(char *cpus, char *seconds)
 		skipped("liburcu control", "a writer that waits for no grace period went unnoticed");
 }
 
+/* The readers' rate, beside a writer of several frequencies. */
+static void check_rates(char *strategy, char *cpus, char *seconds)
+{
+	const char *name = strchr(strategy, '=') + 1;
+	char text[1024], *line, *rest = text;
+	struct still_mb_info before, after;
+	long waited, periods, sections, all = 0;
+	int code, asked, rows = 0, idle = 0;
+	double time;
+
+	ioctl(device, STILL_MB_IOC_INFO, &before);
+	code = with_preload(strategy, cpus, seconds, "rates", text, sizeof(text));
+	ioctl(device, STILL_MB_IOC_INFO, &after);
+	while ((line = strsep(&rest, "/")) &&
+	       sscanf(line, "%d %ld %ld %lf", &asked, &periods, &sections, &time) == 4) {
+		rate("%s %d %ld %ld %.3f", name, asked, periods, sections, time);
+		all += periods;
+		rows++;
+		idle += sections == 0 || (periods > 0) != (asked > 0);
+	}
+	if (code != 0 || !line || sscanf(line, "%ld grace periods", &waited) != 1 || rows < 2 || idle)
+		failed("liburcu by frequency", "%s: exit code %d, %d rows, %d of them idle: %s", name, code, rows, idle,
+		       line ? line : text);
+	else if (waited != all || after.operations - before.operations < (__u64)all)
+		failed("liburcu by frequency", "%s: %ld grace periods of %ld, %s", name, all, waited,
+		       counted(&before, &after));
+	else
+		passed("liburcu by frequency", "%s: %d rows; %s; %s", name, rows, line, counted(&before, &after));
+}
+
 void check_liburcu(double seconds)
 {
 	static char *const strategies[] = {
@@ -69,6 +99,9 @@ void check_liburcu(double seconds)
 		else
 			passed("liburcu", "%s: %s; %s", name, text, counted(&before, &after));
 	}
+	snprintf(time, sizeof(time), "%g", seconds / 2);
+	check_rates(strategies[1], cpus, time);
+	check_rates(strategies[2], cpus, time);
 	/* With an invalid setting, the program runs on the system call. */
 	ioctl(device, STILL_MB_IOC_INFO, &before);
 	i = (unsigned int)with_preload("STILLPOINT_MEMBARRIER=split:100", cpus, time, NULL, text, sizeof(text));

@@ -7,7 +7,7 @@
  *
  *	check [SECONDS [ENTRIES [disturb]]]	seconds of each timed part; litmus entries of each strategy
  *
- * Each line of the result begins with "@module": begin, pass, fail, skip, end.
+ * Each line of the result begins with "@module": begin, pass, fail, skip, rate, end.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -43,7 +43,7 @@ const int way_count = sizeof(ways) / sizeof(ways[0]);
 
 int device = -1;
 bool disturb;
-static int passes, failures, skips;
+static int passes, failures, skips, rates;
 
 static void say(const char *what, const char *promise, const char *format, va_list list)
 {
@@ -76,6 +76,18 @@ void skipped(const char *promise, const char *reason)
 {
 	skips++;
 	printf("@module skip %s: %s\n", promise, reason);
+}
+
+void rate(const char *format, ...)
+{
+	va_list list;
+
+	rates++;
+	printf("@module rate ");
+	va_start(list, format);
+	vprintf(format, list);
+	va_end(list);
+	printf("\n");
 }
 
 void open_device(void)
@@ -218,6 +230,7 @@ int main(int count, char **arguments)
 		check_counters(first);
 		check_refusals();
 		check_reach();
+		check_flush();
 	} else
 		skipped("counters, refused messages", "they disturb other users: pass disturb as the third argument");
 	check_litmus(seconds, entries);
@@ -234,7 +247,7 @@ int main(int count, char **arguments)
 		check_log();
 	}
 end:
-	printf("@module end %d passed, %d failed, %d skipped\n", passes, failures, skips);
+	printf("@module end %d passed, %d failed, %d skipped, %d rates\n", passes, failures, skips, rates);
 	if (first) {
 		fflush(stdout);
 		sync();

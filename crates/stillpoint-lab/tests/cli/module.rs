@@ -86,12 +86,18 @@ fn each_machine_reports_what_it_checked() {
     let checks = machines[0]["checks"].as_array().unwrap();
     assert_eq!((&checks[0]["outcome"], &checks[0]["detail"]), (&"pass".into(), &"with 0.5 7".into()));
     assert_eq!(checks[1]["outcome"], "skip");
+    let rates = machines[0]["rates"].as_array().unwrap();
+    assert_eq!(rates.iter().map(|r| r["ratio"].as_f64()).collect::<Vec<_>>(), [Some(1.0), Some(0.75), None]);
+    assert!(rates[2]["void"].as_str().is_some_and(|void| void.contains("did not reach")), "{rates:?}");
     for part in ["no liburcu", "the test of the library is left out"] {
         assert!(stderr(&output).contains(part), "'{part}' is not in: {}", stderr(&output));
     }
     assert!(stderr(&output).contains("2 checks were skipped, so they did not pass"), "{}", stderr(&output));
     let text = stdout(&parts.run("well", &["--vcpus", "4"]));
     assert!(text.contains("4 virtual CPUs: 1 passed, 0 failed, 1 skipped"), "{text}");
+    for part in ["tree: 10 grace periods a second, 10 reached: 0.75 times", "250 reached: void: "] {
+        assert!(text.contains(part), "'{part}' is not in: {text}");
+    }
 }
 
 #[test]

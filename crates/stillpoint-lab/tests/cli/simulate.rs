@@ -40,9 +40,12 @@ fn tables_figures_csv_and_json_hold_the_same_points() {
     let result = json(&run(&[&arguments[..], &outputs[..]].concat()));
     let rows = result["rows"].as_array().unwrap();
     // Inputs and conclusions are rows of the same result, and can be distinguished.
-    for (scenario, contender) in
-        [("inputs", "noise.busy_sibling"), ("conclusions", "tree"), ("thresholds", "hybrid")]
-    {
+    for (scenario, contender) in [
+        ("inputs", "noise.busy_sibling"),
+        ("conclusions", "tree"),
+        ("thresholds", "hybrid"),
+        ("reach", "nanoseconds.read"),
+    ] {
         assert!(
             rows.iter().any(|row| row["scenario"] == scenario && row["contender"] == contender),
             "{scenario}"
@@ -103,6 +106,7 @@ fn the_tables_name_the_machine_and_explain_the_contenders() {
         "Grace periods",
         "tree+flat-ack:",
         "Conclusions",
+        "What would let flat reach 10,000",
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }

@@ -2,7 +2,7 @@
 //!
 //! A defect in the module can crash the machine. So the module is loaded into a distribution's kernel in QEMU, under software
 //! emulation if need be, with its test program as the first process. The result is what the test program prints on the
-//! console. Times there mean nothing.
+//! console. Times there mean nothing; ratios of the readers' rates show at most a shape.
 
 pub mod inside;
 mod parts;
@@ -25,7 +25,7 @@ use stillpoint_harness::qemu::{self, Accel, Ending, Guest, Purpose, START, needs
 use stillpoint_harness::{interrupt, output};
 
 use self::parts::Parts;
-use self::report::{Check, Outcome};
+use self::report::{Check, Outcome, Rate};
 
 /// Numbers of virtual CPUs. With one initiator, and the others as receivers, the longest paths have 2, 3 and 4 steps.
 const VCPUS: [u16; 3] = [4, 8, 16];
@@ -90,6 +90,7 @@ struct Tested {
     kernel: String,
     wall_s: f64,
     checks: Vec<Check>,
+    rates: Vec<Rate>,
 }
 
 impl Tested {
@@ -203,13 +204,21 @@ fn boot(
         return Err(format!("the guest's kernel runs on only {} virtual CPUs", report.cpus));
     }
     let wall_s = (session.wall.as_secs_f64() * 10.0).round() / 10.0;
-    Ok(Tested { vcpus, kernel: report.kernel, wall_s, checks: report.checks })
+    Ok(Tested { vcpus, kernel: report.kernel, wall_s, checks: report.checks, rates: report.rates })
 }
 
 fn show(tested: &Tested, say: &impl Fn(String)) {
     say(format!("\n{} virtual CPUs, Linux {}, {} s", tested.vcpus, tested.kernel, tested.wall_s));
     for check in &tested.checks {
         say(format!("  {} {}: {}", check.outcome.name(), check.promise, check.detail));
+    }
+    for rate in &tested.rates {
+        let Rate { strategy, asked_per_s, reached_per_s, .. } = rate;
+        let ratio = rate.ratio.map(|ratio| format!("{ratio:.2} times the sections beside no writer"));
+        let says = ratio.or_else(|| Some(format!("void: {}", rate.void.as_deref()?))).unwrap_or_default();
+        say(format!(
+            "  rate liburcu: {strategy}: {asked_per_s} grace periods a second, {reached_per_s} reached: {says}"
+        ));
     }
     let [passed, failed, skipped] =
         [Outcome::Pass, Outcome::Fail, Outcome::Skip].map(|outcome| tested.count(outcome));

@@ -147,16 +147,27 @@ impl Input {
     /// The machine with this input multiplied by `factor`; `None` if that changes nothing, or gives a machine that is
     /// not valid.
     pub(super) fn scaled(&self, machine: &Machine, factor: f64) -> Option<Machine> {
+        let changed = self.multiplied(machine, factor, |value| value);
+        (changed != *machine && changed.check().is_ok()).then_some(changed)
+    }
+
+    /// The same, but each of its numbers stays within what is valid.
+    pub(super) fn scaled_within(&self, machine: &Machine, factor: f64) -> Machine {
+        self.multiplied(machine, factor, |value| value.clamp(self.least, self.most))
+    }
+
+    fn multiplied(&self, machine: &Machine, factor: f64, keep: impl Fn(f64) -> f64) -> Machine {
         let mut changed = machine.clone();
-        let whole = |value: f64| (value * factor).round().max(1.0);
+        let times = |value: f64| keep(value * factor);
+        let whole = |value: f64| keep((value * factor).round().max(1.0));
         match (self.slot)(&mut changed) {
-            Slot::Time(value) => *value *= factor,
-            Slot::ByDistance(values) => *values = values.map(|value| value * factor),
-            Slot::Above(value) => *value = 1.0 + (*value - 1.0) * factor,
+            Slot::Time(value) => *value = times(*value),
+            Slot::ByDistance(values) => *values = values.map(times),
+            Slot::Above(value) => *value = keep(1.0 + (*value - 1.0) * factor),
             Slot::Count(value) => *value = whole(*value as f64) as usize,
             Slot::Few(value) => *value = whole((*value).into()) as u32,
         }
-        (changed != *machine && changed.check().is_ok()).then_some(changed)
+        changed
     }
 }
 

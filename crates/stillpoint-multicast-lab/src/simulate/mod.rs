@@ -6,7 +6,8 @@
 //! multicast.
 //!
 //! Inputs (`inputs`) are kept apart from results (`rows`). The results are compared with the poster's (`published`),
-//! and the conclusions from them are computed again with other inputs (`sensitivity`).
+//! and the conclusions from them are computed again with other inputs (`sensitivity`). `reach` searches for the inputs
+//! that would give a figure of the poster's.
 
 mod contender;
 mod experiment;
@@ -16,6 +17,7 @@ mod machine;
 mod operation;
 mod page;
 mod published;
+mod reach;
 mod rows;
 mod sensitivity;
 mod show;
@@ -58,7 +60,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME|FILE", default_value = "seed")]
     machine: String,
 
-    /// Scenarios; `sensitivity` computes the model's conclusions again with changed inputs [default: all]
+    /// Scenarios; `sensitivity` computes the model's conclusions again with changed inputs, and finds the inputs with
+    /// which flat reaches 10,000 grace periods a second [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(rows::SCENARIOS))]
     scenarios: Vec<String>,
@@ -140,6 +143,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     rows.extend(inputs::rows(&simulated, base, &options.machine));
     rows.extend(published.iter().map(|line| line.row.clone()));
     rows.extend(analysis.iter().flat_map(|analysis| analysis.rows(0)));
+    rows.extend(plan.reach(&simulated));
     if !results.takes_stdout() {
         show::all(&simulated, &published, &rows, analysis.as_ref());
     }

@@ -1,10 +1,12 @@
 //! The tables of rows, for the terminal, the guide and the report, and the check that the guide agrees with the model.
 
 use serde_json::Value;
+use stillpoint_harness::output::format::rate;
 use stillpoint_harness::output::json::Row;
 
 use super::inputs::INPUTS;
 use super::published::PUBLISHED;
+use super::reach::REACH;
 use super::sensitivity::{CONCLUSIONS, THRESHOLDS};
 
 /// A table of a result.
@@ -21,7 +23,7 @@ pub struct Table {
 /// A table: its scenario, what it shows, the names of its columns, and the cells of a row.
 type Columns = (&'static str, &'static str, &'static [&'static str], fn(&Row) -> Vec<String>);
 
-const TABLES: [Columns; 4] = [
+const TABLES: [Columns; 5] = [
     (
         INPUTS,
         "Inputs: put in, so not results",
@@ -57,6 +59,15 @@ const TABLES: [Columns; 4] = [
         "A hybrid's threshold: what it loses to the better order, at the worst number of receivers",
         &["flat up to", "these inputs", "the worst of all changed ones"],
         |row| vec![text(row, "threshold"), percent(row, "loss_percent"), percent(row, "loss_percent_worst")],
+    ),
+    (
+        REACH,
+        "What would let flat reach 10,000 grace periods a second: one input, or two by one factor; those that change nothing are left out",
+        &["input", "value", "flat reaches 10k/s with", "the most with any value", "at"],
+        |row| {
+            let [value, needed, best] = ["shown", "needed", "best"].map(|name| text(row, name));
+            vec![row.contender.clone(), value, needed, row.shown("most_hertz", rate), best]
+        },
     ),
 ];
 

@@ -9,6 +9,7 @@ use super::Options;
 use super::contender::{self, Contender};
 use super::experiment::{self, Setup};
 use super::machine::Machine;
+use super::reach;
 use super::sensitivity::{Analysis, SENSITIVITY};
 
 /// The three figures.
@@ -92,6 +93,11 @@ impl Plan {
     /// The conclusions with changed inputs, if they were asked for; `None` after Ctrl-C.
     pub(super) fn analyse(&self, machine: &Machine) -> Option<Analysis> {
         if self.sensitivity { Analysis::of(machine, self.seed) } else { None }
+    }
+
+    /// What would let the flat order reach the poster's frequency, if conclusions were asked for; empty after Ctrl-C.
+    pub(super) fn reach(&self, machine: &Machine) -> Vec<Row> {
+        if self.sensitivity { reach::rows(machine, self.seed) } else { Vec::new() }
     }
 
     /// The rows of a contender, up to Ctrl-C.

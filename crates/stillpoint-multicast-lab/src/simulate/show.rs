@@ -10,6 +10,7 @@ use super::inputs::INPUTS;
 use super::machine::Machine;
 use super::page::{self, Table};
 use super::published::{self, Beside, PUBLISHED};
+use super::reach::REACH;
 use super::rows::{HERTZ, INITIATORS, RECEIVERS, SYNCHRONIZE};
 use super::sensitivity::{Analysis, CONCLUSIONS, THRESHOLDS};
 
@@ -76,6 +77,7 @@ pub(super) fn all(machine: &Machine, published: &[Beside], rows: &[Row], analysi
         let (least, most) = analysis.crossovers();
         say(format!("Flat and tree take equally long at {least} to {most} receivers."));
     }
+    grid(rows, REACH);
 }
 
 /// Prints the table of a scenario.
