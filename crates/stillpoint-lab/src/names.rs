@@ -25,6 +25,8 @@ const WORDS: &[(&str, &str)] = words! {
     "overcommit": "several readers on each CPU",
     "groups": "one reader, and one that sleeps for a millisecond in each section, of one group or of two; only if it is named",
     "over-time": "the last round, over the time since it began",
+    "swap": "the objects and updates of memory, under a limit of memory beyond which the guest swaps; only if it is named",
+    "balloon": "the objects and updates of memory, while the host asks for memory back; only if it is named",
     "linux/rcu": "the RCU of the guest's own kernel",
     // Operations of micro and capi.
     "quiescent": "a QSBR reader says that it holds nothing",

@@ -1,6 +1,7 @@
 //! Virtual machines by QEMU: their parts, the first file system that they start from, and one run to its end.
 
 pub mod cpio;
+pub mod modules;
 pub mod needs;
 pub mod program;
 mod session;
@@ -12,7 +13,7 @@ use clap::ValueEnum;
 
 use crate::error::Stop;
 
-pub use self::session::{Ending, Guest, Purpose, START, Session, has_said};
+pub use self::session::{Ending, Guest, MEMORY, Purpose, START, Session, has_said};
 
 /// What runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

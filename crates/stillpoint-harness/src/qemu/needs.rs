@@ -10,7 +10,8 @@ use crate::error::Stop;
 pub const QEMU: &str = "qemu-system-x86_64";
 /// Debian's package with it.
 pub const QEMU_PACKAGE: &str = "qemu-system-x86";
-const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
+/// Debian's package with a kernel and its modules.
+pub(super) const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 /// Where distributions put kernels: the folder, and the folder of a kernel's modules with the kernel inside.
 pub const KERNEL_FOLDER: &str = "/boot";
 /// See [`KERNEL_FOLDER`].

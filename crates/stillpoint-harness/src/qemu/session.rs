@@ -16,8 +16,8 @@ use rustix::thread::CpuSet;
 use super::Accel;
 use crate::{interrupt, output};
 
-/// Memory of a guest in MiB: the program, and the arrays of the contenders.
-const MEMORY: usize = 512;
+/// Memory of a usual guest in MiB: the program, and the arrays of the contenders.
+pub const MEMORY: usize = 512;
 /// The most console output that is kept: a kernel may print messages without end.
 const MOST_OUTPUT: u64 = 4 << 20;
 /// Time until the program in a guest has begun, enough for software emulation on a busy machine.
@@ -58,6 +58,11 @@ pub struct Guest<'a> {
     pub accel: Accel,
     /// Its virtual CPUs.
     pub vcpus: usize,
+    /// Its memory in MiB.
+    pub memory: usize,
+    /// For a guest with a balloon: where the files NAME.in, with commands of QEMU's monitor, and NAME.out, for its answers, are.
+    /// QEMU carries them out before the guest starts.
+    pub monitor: Option<&'a Path>,
     /// CPUs of the host that it runs on.
     pub host_cpus: &'a [usize],
     /// Time limit for all of it.
@@ -102,12 +107,20 @@ impl Guest<'_> {
             Accel::Kvm => ("kvm", "host"),
             Accel::Auto | Accel::Tcg => ("tcg,thread=multi", "max"),
         };
-        let (memory, vcpus) = (MEMORY.to_string(), self.vcpus.to_string());
+        let (memory, vcpus) = (self.memory.to_string(), self.vcpus.to_string());
+        let monitor = self.monitor.into_iter().flat_map(|files| {
+            let pipe = format!("pipe,id=monitor,path={}", files.display());
+            // The guest takes memory back from the balloon before it kills a process.
+            let balloon = "virtio-balloon-pci,deflate-on-oom=on".to_owned();
+            let monitor = "chardev=monitor".to_owned();
+            [("-device", balloon), ("-chardev", pipe), ("-mon", monitor)]
+                .map(|(flag, value)| [flag.to_owned(), value])
+        });
         let fixed = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"];
         let chosen = ["-machine", "pc", "-accel", accel, "-cpu", cpu, "-smp", &vcpus, "-m", &memory];
         let parameters = format!("{KERNEL_PARAMETERS} {}", self.purpose.arguments);
         let booted = ["-append", &parameters];
-        fixed.into_iter().chain(chosen).chain(booted).map(str::to_owned).collect()
+        fixed.into_iter().chain(chosen).chain(booted).map(str::to_owned).chain(monitor.flatten()).collect()
     }
 
     /// Runs the guest until it is switched off, or its time is over.
@@ -403,6 +416,8 @@ mod tests {
             },
             accel: Accel::Tcg,
             vcpus: 3,
+            memory: MEMORY,
+            monitor: None,
             host_cpus: &host_cpus,
             limit,
             start_limit,

@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
+use super::pressure::{ballooning, swapping};
 use super::wire::{Load, Measured, Measurement};
 use super::{deletes, kernel, postmark, stores};
 use crate::preempt;
 use crate::preempt::round::Outcome;
-use crate::preempt::workload::Workload;
 use stillpoint_harness::machine::cpus;
 
 /// The means of the measurements: in a guest the real ones, and in tests harmless ones.
@@ -28,8 +28,11 @@ pub(super) fn run(order: &Measurement, means: Means) -> Result<Vec<Measured>, St
     for load in &order.loads {
         rows.extend(match load {
             Load::Deletes => deletes::run(order, &cpus)?,
-            Load::Mail => stores::run(order, Workload::Mail, &cpus, means.round)?,
-            Load::Memory => stores::run(order, Workload::Memory, &cpus, means.round)?,
+            Load::Mail | Load::Memory => {
+                stores::run(order, *load, &cpus, &move |round| Ok(((means.round)(round)?, Vec::new())))?
+            }
+            Load::Swap => stores::run(order, *load, &cpus, &swapping(means.round))?,
+            Load::Balloon => stores::run(order, *load, &cpus, &ballooning(means.round))?,
             Load::Kernel => kernel::run(order, &cpus, means.tracing)?,
             Load::Postmark => postmark::run(order, &cpus, means.tracing)?,
         });
@@ -156,6 +159,29 @@ mod tests {
         assert_eq!((row.row.contender.as_str(), &row.row.params["workload"]), (KERNEL, &"postmark".into()));
         assert_eq!(row.row.void.as_deref(), Some("tracefs cannot be mounted"));
         assert!(run(&order(&[Load::Postmark], &["liburcu"]), MEANS).is_err(), "it was not asked for");
+    }
+
+    /// Without the modules, nothing is changed, and the rows say why.
+    #[test]
+    fn memory_under_pressure_has_rows() {
+        if cpus::allowed().len() < 2 {
+            return;
+        }
+        let rows = run(&order(&[Load::Swap, Load::Balloon], &["stillpoint/protected"]), MEANS).unwrap();
+        let found: Vec<_> =
+            rows.iter().map(|row| (&row.row.params["workload"], row.row.void.as_deref().unwrap())).collect();
+        let why = |load: &str| format!("cannot read /{load}: No such file or directory (os error 2)");
+        assert!(
+            found.iter().map(|&(load, void)| (load.as_str().unwrap(), void.to_owned())).eq([
+                ("swap", why("swap")),
+                ("swap", why("swap")),
+                ("balloon", why("balloon")),
+                ("balloon", why("balloon"))
+            ]),
+            "{found:?}"
+        );
+        assert_eq!(rows[0].row.params["limit_bytes"], 13 << 20);
+        assert_eq!(rows[3].row.params["asked_bytes"], 160 << 20);
     }
 
     #[test]

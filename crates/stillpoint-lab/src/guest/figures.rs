@@ -15,6 +15,8 @@ const BESIDE: &[&str] = &[
     "host_cpus",
     "accel",
     "clock",
+    "limit_bytes",
+    "asked_bytes",
     "grace_periods_by",
 ];
 const COMMON: Figure = Figure {
@@ -100,6 +102,24 @@ pub(crate) const FIGURES: &[&Figure] = &[
         title: "Memory that waits inside guests, at its peak",
         up: Up::less("peak_pending_bytes", "bytes unlinked and not freed"),
         words: "The paper: about half as much memory again at the peak under overcommit.",
+        ..COMMON
+    },
+    &Figure {
+        name: "guest-swapped-out",
+        title: "What a guest under a limit of memory swaps out",
+        up: Up::less("swapped_out_per_change", "bytes written to the swap for each change"),
+        ..COMMON
+    },
+    &Figure {
+        name: "guest-changes",
+        title: "Changes that the writer makes",
+        up: Up::more("changes_per_s", "changes a second"),
+        ..COMMON
+    },
+    &Figure {
+        name: "guest-yielded",
+        title: "Memory that a guest yields to the host's balloon",
+        up: Up::more("yielded_bytes", "bytes in the balloon at the end of a round"),
         ..COMMON
     },
     &Figure {

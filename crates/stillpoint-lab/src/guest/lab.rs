@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,13 +12,14 @@ use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::qemu::cpio::Archive;
 use stillpoint_harness::qemu::needs::{self, Needs};
-use stillpoint_harness::qemu::{Accel, Ending, Guest, START, Session};
+use stillpoint_harness::qemu::{Accel, Ending, Guest, MEMORY, START, Session};
 use stillpoint_harness::{interrupt, output};
 
 use super::console::{self, Report};
 use super::hog;
 use super::options::Options;
 use super::postmark;
+use super::pressure;
 use super::ratio;
 use super::settings::{self, Setting};
 use super::wire::{Load, ORDER, Order};
@@ -69,6 +71,8 @@ pub(super) struct Lab {
     program: Vec<u8>,
     /// The first file system of those that measure.
     files: tempfile::NamedTempFile,
+    /// What the monitors of these guests are told, if they have balloons.
+    monitor: Option<tempfile::TempDir>,
     limit: Duration,
     transcript: Option<File>,
 }
@@ -83,9 +87,10 @@ impl Lab {
     ) -> Result<Self, Stop> {
         let (order, measured) = settings::order(options);
         let program = needs.program.read()?;
-        let files = first_files(&Order::Measure(order), &program)?;
+        let monitor = order.loads.contains(&Load::Balloon).then(pressure::monitor).transpose()?;
+        let files = first_files(&Order::Measure(order), &program, &needs.kernel)?;
         let limit = options.limit.unwrap_or(START + measured * 4);
-        Ok(Self { needs, host_cpus, accel: options.accel, program, files, limit, transcript })
+        Ok(Self { needs, host_cpus, accel: options.accel, program, files, monitor, limit, transcript })
     }
 
     /// The rows, the guests that gave them, and the failures of the other guests.
@@ -139,6 +144,7 @@ impl Lab {
         run: fn(&Guest<'_>) -> Result<Session, String>,
     ) -> Result<Session, String> {
         let purpose = console::purpose();
+        let monitor = self.monitor.as_ref().map(|folder| folder.path().join(pressure::MONITOR));
         let guest = Guest {
             qemu: &self.needs.qemu,
             kernel: &self.needs.kernel,
@@ -146,15 +152,17 @@ impl Lab {
             purpose: &purpose,
             accel,
             vcpus: setting.vcpus,
+            memory: if monitor.is_some() { pressure::WITH_BALLOON } else { MEMORY },
+            monitor: monitor.as_deref(),
             host_cpus: &self.host_cpus,
             limit: self.limit,
             start_limit,
         };
         let session = match setting.neighbour.bursts() {
             Some(bursts) => {
-                let files =
-                    first_files(&Order::Disturb(bursts), &self.program).map_err(|stop| stop.to_string())?;
-                Guest { files: files.path(), ..guest }.beside(|| run(&guest))?
+                let files = first_files(&Order::Disturb(bursts), &self.program, &self.needs.kernel)
+                    .map_err(|stop| stop.to_string())?;
+                Guest { files: files.path(), monitor: None, ..guest }.beside(|| run(&guest))?
             }
             None => {
                 let hogs = if setting.hogs { self.host_cpus.as_slice() } else { &[] };
@@ -167,14 +175,20 @@ impl Lab {
 }
 
 /// What a guest finds when it starts: this program, the order, and folders to mount on.
-fn first_files(order: &Order, program: &[u8]) -> Result<tempfile::NamedTempFile, Stop> {
+fn first_files(order: &Order, program: &[u8], kernel: &Path) -> Result<tempfile::NamedTempFile, Stop> {
     let mut archive = Archive::to_start_from();
-    let others = match order {
-        Order::Measure(order) if order.loads.contains(&Load::Postmark) => {
-            postmark::files().map_err(Stop::Failed)?
-        }
-        _ => Vec::new(),
-    };
+    let mut others = Vec::new();
+    let loads = if let Order::Measure(order) = order { order.loads.as_slice() } else { &[] };
+    for load in loads {
+        others.extend(match load {
+            Load::Postmark => postmark::files().map_err(Stop::Failed)?,
+            Load::Swap | Load::Balloon => {
+                archive.folder(&load.name());
+                pressure::files(*load, kernel).map_err(Stop::Failed)?
+            }
+            _ => Vec::new(),
+        });
+    }
     let order = serde_json::to_vec(order)
         .map_err(|error| Stop::Failed(format!("the order cannot be written as JSON: {error}")))?;
     let mut add = |name: &str, executable, bytes: &[u8]| archive.file(name, executable, bytes);

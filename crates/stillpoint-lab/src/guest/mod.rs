@@ -16,6 +16,7 @@ mod kernel;
 mod lab;
 mod options;
 mod postmark;
+mod pressure;
 mod ratio;
 mod settings;
 mod stores;

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// When the program is not installed, or its libraries are not known.
-pub(super) fn files() -> Result<Vec<(&'static str, Vec<u8>)>, String> {
+pub(super) fn files() -> Result<Vec<(String, Vec<u8>)>, String> {
     let program = in_path(PROGRAM, std::env::var_os("PATH").as_deref())
         .ok_or_else(|| format!("{PROGRAM} is not in PATH: apt-get install {PROGRAM}"))?;
     let said =
@@ -44,7 +44,7 @@ pub(super) fn files() -> Result<Vec<(&'static str, Vec<u8>)>, String> {
         .ok_or_else(|| format!("{} needs other libraries than that of C", program.display()))?;
     let read = |(name, path): (&'static str, PathBuf)| {
         let bytes = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        Ok((name, bytes))
+        Ok((name.to_owned(), bytes))
     };
     let [of_program, of_loader, of_library] = FILES;
     [(of_program, program), (of_loader, loader), (of_library, library)].into_iter().map(read).collect()

@@ -185,12 +185,16 @@ pub(super) fn order(options: &Options) -> (Measurement, Duration) {
     };
     let rows_of = |load: &Load| match load {
         Load::Deletes => CONTENDERS.iter().filter(|entry| asked_for(entry.name, &options.contenders)).count(),
-        Load::Mail | Load::Memory => of_stores(&options.contenders, order.short).len(),
+        Load::Mail | Load::Memory | Load::Swap | Load::Balloon => {
+            of_stores(&options.contenders, order.short).len()
+        }
         Load::Kernel | Load::Postmark => usize::from(asked_for(KERNEL, &options.contenders)),
     };
     let time_of = |load: &Load| {
         let of_rows = match load {
-            Load::Mail | Load::Memory => (order.round + STORE_OVERHEAD) * order.store_rounds(),
+            Load::Mail | Load::Memory | Load::Swap | Load::Balloon => {
+                (order.round + STORE_OVERHEAD) * order.store_rounds()
+            }
             Load::Deletes | Load::Kernel => order.round * rounds,
             Load::Postmark => order.round * rounds + STORE_OVERHEAD,
         };

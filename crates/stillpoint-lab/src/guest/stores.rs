@@ -1,12 +1,13 @@
 //! The mail and memory workloads of `bench preempt` inside a guest: the same writer, with one reader on each virtual CPU but
 //! the last, and a process of its own for each round.
 
-use stillpoint_harness::experiment::rounds::in_turns;
+use stillpoint_harness::experiment::rounds::{Rounds, in_turns};
 use stillpoint_harness::output::json::{Row, number};
 
 use super::contenders::{Entry, SYMMETRIC, of_stores};
 use super::evaluate::places;
-use super::wire::{Measured, Measurement};
+use super::pressure;
+use super::wire::{Load, Measured, Measurement};
 use crate::experiment::Inside;
 use crate::preempt;
 use crate::preempt::plan::{Setting, USUAL_SECTION};
@@ -17,18 +18,25 @@ use crate::reclaim::names::Policy;
 /// The course of a round has at most this many points: a console is slow.
 const POINTS: usize = 40;
 
+/// Figures of the guest in a round, beside those of the load.
+pub(super) type Figures = Vec<(&'static str, f64)>;
+
+/// Runs a round.
+pub(super) type Measure = dyn Fn(&preempt::Round) -> Result<(Outcome, Figures), String>;
+
 /// A row for each contender that was asked for and is available.
 pub(super) fn run(
     order: &Measurement,
-    workload: Workload,
+    load: Load,
     cpus: &[usize],
-    round: fn(&preempt::Round) -> Result<Outcome, String>,
+    round: &Measure,
 ) -> Result<Vec<Measured>, String> {
     let (reader_cpus, writer_cpu) = places(cpus)?;
     let entries = of_stores(&order.contenders, order.short);
     if entries.is_empty() {
         return Ok(Vec::new());
     }
+    let workload = if load == Load::Mail { Workload::Mail } else { Workload::Memory };
     let setting = Setting { workload, section_us: USUAL_SECTION, inside: Inside::Always };
     let steps_per_us = preempt::calibrate(reader_cpus[0]).map_err(|stop| stop.to_string())?;
     let rounds = in_turns(
@@ -48,23 +56,24 @@ pub(super) fn run(
             })
         },
     );
-    let row = |(entry, rounds): (&&Entry, Result<Vec<Outcome>, String>)| {
-        measured(entry, &setting, reader_cpus.len(), order, rounds)
+    let row = |(entry, rounds): (&&Entry, Rounds<(Outcome, Figures)>)| {
+        measured(entry, load, &setting, reader_cpus.len(), order, rounds)
     };
     Ok(rounds.into_iter().map(row).collect())
 }
 
 fn measured(
     entry: &Entry,
+    load: Load,
     setting: &Setting,
     readers: usize,
     order: &Measurement,
-    rounds: Result<Vec<Outcome>, String>,
+    rounds: Rounds<(Outcome, Figures)>,
 ) -> Measured {
     // All contenders except liburcu's free at each change.
     let policy = if entry.policy == Policy::Background { entry.policy } else { Policy::Delete };
     let row = Row::new("guest", "", entry.name)
-        .with("workload", setting.workload.name())
+        .with("workload", load.name())
         .with("mode", entry.mode)
         .with("readers", readers)
         .with("policy", policy.name())
@@ -72,8 +81,18 @@ fn measured(
         .with("section_us", number(setting.section_us))
         .with("rounds", rounds.as_ref().map_or(order.store_rounds() as usize, Vec::len))
         .with("round_s", number(order.round.as_secs_f64()));
-    let course = rounds.as_ref().ok().and_then(|rounds| rounds.last()).map(|round| thinned(&round.course));
-    let row = row.measured(rounds, |row, rounds| preempt::figures(row, &rounds));
+    let parameter = pressure::parameter(load);
+    let row = parameter.into_iter().fold(row, |row, (name, bytes)| row.with(name, bytes));
+    // Under pressure, the figures of the guest are for the whole round.
+    let course = rounds.as_ref().ok().and_then(|rounds| rounds.last()).filter(|_| parameter.is_none());
+    let course = course.map(|(round, _)| thinned(&round.course));
+    let row = row.measured(rounds, |row, rounds| {
+        let (outcomes, figures): (Vec<Outcome>, Vec<Figures>) = rounds.into_iter().unzip();
+        preempt::figures(row, &outcomes);
+        for (at, &(name, _)) in figures.iter().flatten().enumerate().take(figures[0].len()) {
+            row.put_median(name, 1, &figures, |figures| figures[at].1);
+        }
+    });
     Measured { course: course.unwrap_or_default(), ..Measured::of(row) }
 }
 
@@ -110,7 +129,7 @@ mod tests {
             Err(format!("{} {:?} {}", round.symmetric, round.reader_cpus, round.writer_cpu))
         };
         let here = cpus::allowed()[0];
-        let rows = run(&order, Workload::Mail, &[here, 98, 99], told).unwrap();
+        let rows = run(&order, Load::Mail, &[here, 98, 99], &told).unwrap();
         let told: Vec<(&str, Option<String>)> =
             rows.iter().map(|row| (row.row.params["mode"].as_str().unwrap(), row.row.void.clone())).collect();
         let expected = |symmetric| Some(format!("{symmetric} [{here}, 98] 99"));

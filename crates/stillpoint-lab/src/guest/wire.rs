@@ -58,6 +58,10 @@ pub(crate) enum Load {
     Kernel,
     /// Postmark itself (the package postmark), one for each virtual CPU: grace periods of the guest's own kernel
     Postmark,
+    /// Memory under a limit, in a guest that swaps: what is written out and read back
+    Swap,
+    /// Memory, while the host takes memory back by a balloon: what the guest yields
+    Balloon,
 }
 
 stillpoint_harness::named!(pub(super) Load);
@@ -69,7 +73,7 @@ pub(super) struct Measurement {
     pub(super) contenders: Vec<String>,
     /// The loads, which follow each other.
     pub(super) loads: Vec<Load>,
-    /// Whether mail and memory have only the contenders of a short run, and one round.
+    /// Whether mail, memory, swap and balloon have only the contenders of a short run, and one round.
     pub(super) short: bool,
     pub(super) rounds: u32,
     /// Time of one contender in one round.
@@ -79,7 +83,7 @@ pub(super) struct Measurement {
 }
 
 impl Measurement {
-    /// The rounds of mail and memory.
+    /// The rounds of mail, memory, swap and balloon.
     pub(super) fn store_rounds(&self) -> u32 {
         if self.short { 1 } else { self.rounds }
     }

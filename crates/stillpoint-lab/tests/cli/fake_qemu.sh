@@ -5,6 +5,9 @@ while [ "$#" -gt 0 ]; do
         -smp) vcpus=$2 ;;
         -accel) accel=$2 ;;
         -initrd) initrd=$2 ;;
+        -device) device=$2 ;;
+        -chardev) monitor=${2##*path=} ;;
+        -m) memory=$2 ;;
     esac
     shift
 done
@@ -43,6 +46,13 @@ case $FAKE in
         begin
         if grep -q Disturb "$initrd"; then exec sleep 1000; fi
         row symmetric $((vcpus * 10))
+        say end '{"rows":1,"seconds":1.5}'
+        ;;
+    balloon)
+        # The guest finds its modules, and the monitor what the host asks for.
+        begin
+        grep -q 'balloon/01-virtio_balloon.ko' "$initrd" || exit 1
+        say row '{"experiment":"guest","scenario":"","contender":"'"$device $memory $(cat "$monitor.in")"'","params":{"workload":"balloon"},"metrics":{"yielded_bytes":7}}'
         say end '{"rows":1,"seconds":1.5}'
         ;;
     overcommit-panics)

@@ -18,6 +18,8 @@ const AUTO: &str = "auto";
 /// The files that a guest is made of, none of them real.
 struct Parts {
     folder: TempDir,
+    /// The name of the kernel among them.
+    kernel: &'static str,
 }
 
 impl Parts {
@@ -30,7 +32,7 @@ impl Parts {
         (program[16], program[18], program[32], program[54], program[56], program[64]) =
             (3, 62, 64, 56, 1, 1);
         fs::write(folder.path().join("init"), program).unwrap();
-        Self { folder }
+        Self { folder, kernel: "kernel" }
     }
 
     fn path(&self, name: &str) -> String {
@@ -39,7 +41,7 @@ impl Parts {
 
     /// Runs guests on these CPUs. `fake` says what the script does.
     fn run(&self, fake: &str, cpus: &str, more: &[&str], accel: &str) -> Output {
-        let (qemu, kernel, init) = (script(), self.path("kernel"), self.path("init"));
+        let (qemu, kernel, init) = (script(), self.path(self.kernel), self.path("init"));
         let parts = [
             "guest", "--accel", accel, "--cpus", cpus, "--qemu", &qemu, "--kernel", &kernel, "--init", &init,
         ];
@@ -175,6 +177,28 @@ fn a_second_guest_runs_beside_the_measured_one_and_ends_with_it() {
     assert!(found.iter().map(|(one, other)| (one.as_str(), other.as_str())).eq(expected), "{found:?}");
     assert!(rows.iter().all(|row| row["params"]["vcpus"] == 2));
     assert_eq!(rows[2]["metrics"]["gp_mean_to_baseline"], 1);
+}
+
+#[test]
+fn a_guest_with_a_balloon_has_its_modules_or_is_refused() {
+    let parts = Parts::new();
+    let asked = ["--workloads", "balloon", "--vcpus", "2", "--json"];
+    let refused = parts.run("balloon", &cpus(1).unwrap(), &asked, TCG);
+    let message = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{message}");
+    assert!(message.contains("they come with linux-image-cloud-amd64"), "{message}");
+
+    fs::create_dir_all(parts.path("boot")).unwrap();
+    let modules = parts.path("lib/modules/6.1/kernel");
+    fs::create_dir_all(&modules).unwrap();
+    let kernel = parts.path("boot/vmlinuz-6.1");
+    fs::write(&kernel, "kernel").unwrap();
+    for name in ["virtio_pci", "virtio_balloon"] {
+        fs::write(format!("{modules}/{name}.ko"), "module").unwrap();
+    }
+    let found = Parts { kernel: "boot/vmlinuz-6.1", ..parts }.run("balloon", &cpus(1).unwrap(), &asked, TCG);
+    let contender = "virtio-balloon-pci,deflate-on-oom=on 256 balloon 96";
+    assert_eq!(json(&found)["rows"][0]["contender"], contender, "{}", stderr(&found));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use stillpoint_harness::flags::{JsonFlag, parse_duration};
 use stillpoint_harness::machine::{Machine, cpus};
 use stillpoint_harness::output::json::Target;
 use stillpoint_harness::output::progress::Progress;
-use stillpoint_harness::qemu::{self, Accel, Ending, Guest, Purpose, START, needs};
+use stillpoint_harness::qemu::{self, Accel, Ending, Guest, MEMORY, Purpose, START, needs};
 use stillpoint_harness::{interrupt, output};
 
 use self::parts::Parts;
@@ -188,6 +188,8 @@ fn boot(
         purpose: &purpose,
         accel: options.accel,
         vcpus,
+        memory: MEMORY,
+        monitor: None,
         host_cpus: &cpus::allowed(),
         limit: options.limit,
         start_limit: options.limit.min(START),
