@@ -282,7 +282,7 @@ mod tests {
             let cells = [
                 ("swap", "changes_per_s", 1.0, 0),
                 ("swap", "swapped_out_per_change", 1.0, 1),
-                ("balloon", "yielded_bytes", mib, 0),
+                ("balloon", "yielded_bytes", mib, 1),
                 ("balloon", "peak_pending_bytes", mib, 2),
             ];
             table.push_str(&format!("| `{}` | {} |\n", row.contender, cells.map(cell).join(" | ")));
