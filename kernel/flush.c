@@ -12,10 +12,13 @@
 
 #include "multicast.h"
 
-/* More pages than this are flushed by dropping all translations, as the kernel does by default. */
+/*
+ * The kernel, too, flushes more pages than this by dropping all translations of the address space (by default). Here, all others of
+ * the CPU go with them: what drops only one address space is not exported.
+ */
 #define MOST_PAGES 33
 
-/* Later kernels keep translations that no count outdates, where the processor broadcasts flushes. Versions between were not looked at. */
+/* Later kernels keep translations that no count outdates, where the processor broadcasts flushes. Only 6.1 was looked at. */
 bool still_mb_can_flush(void)
 {
 	return LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0);

@@ -54,6 +54,13 @@ impl Samples {
         }
     }
 
+    /// As [`Delays::lock`].
+    fn lock(&self) {
+        let (start, bytes) = (self.samples.as_ptr(), size_of_val(&*self.samples));
+        // SAFETY: the memory belongs to this value. Locking it changes nothing that a program sees.
+        unsafe { libc::mlock(start.cast(), bytes) };
+    }
+
     fn count(&self) -> usize {
         // Relaxed: a count for progress and statistics; it orders nothing.
         self.count.load(Ordering::Relaxed)
@@ -90,6 +97,12 @@ impl Delays {
             probe_armed: AtomicBool::new(false),
             probe_out: AtomicBool::new(false),
         }
+    }
+
+    /// Keeps the record in memory, where that is allowed: a machine that swaps then swaps what is measured.
+    pub fn lock(&self) {
+        self.delays.lock();
+        self.graces.lock();
     }
 
     /// Nanoseconds since this record was made.

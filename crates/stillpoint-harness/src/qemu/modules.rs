@@ -18,7 +18,7 @@ pub struct Module {
     pub bytes: Vec<u8>,
 }
 
-/// The modules with these names, each after those that it needs, from the folder that belongs to the image of a kernel.
+/// The modules with these names that are not part of the kernel, each after those that it needs, from the folder that belongs to the image of a kernel.
 ///
 /// # Errors
 /// When the folder or a module is not there, and which package has it.
@@ -28,9 +28,12 @@ pub fn with_needed(kernel: &Path, names: &[&str]) -> Result<Vec<Module>, String>
     })?;
     let mut files = BTreeMap::new();
     walk(&folder, &mut files);
+    let built_in = fs::read_to_string(folder.with_file_name("modules.builtin")).unwrap_or_default();
+    let built_in: Vec<String> = built_in.lines().filter_map(|path| name(path.rsplit('/').next()?)).collect();
     let mut found = Vec::new();
     for name in names {
-        add(name, &files, &mut found).map_err(|missing| format!("{}: {missing}", folder.display()))?;
+        add(name, &files, &built_in, &mut found)
+            .map_err(|missing| format!("{}: {missing}", folder.display()))?;
     }
     Ok(found)
 }
@@ -52,14 +55,24 @@ fn walk(folder: &Path, files: &mut BTreeMap<String, PathBuf>) {
         let path = entry.path();
         if path.is_dir() {
             walk(&path, files);
-        } else if let Some((name, _)) = entry.file_name().to_str().and_then(|name| name.split_once(".ko")) {
-            files.insert(name.replace('-', "_"), path);
+        } else if let Some(name) = entry.file_name().to_str().and_then(name) {
+            files.insert(name, path);
         }
     }
 }
 
-fn add(name: &str, files: &BTreeMap<String, PathBuf>, found: &mut Vec<Module>) -> Result<(), String> {
-    if found.iter().any(|module| module.name == name) {
+/// The name of the module in a file of this name.
+fn name(file: &str) -> Option<String> {
+    Some(file.split_once(".ko")?.0.replace('-', "_"))
+}
+
+fn add(
+    name: &str,
+    files: &BTreeMap<String, PathBuf>,
+    built_in: &[String],
+    found: &mut Vec<Module>,
+) -> Result<(), String> {
+    if found.iter().any(|module| module.name == name) || built_in.iter().any(|module| module == name) {
         return Ok(());
     }
     let path = files.get(name).ok_or_else(|| format!("no module {name}; {KERNEL_PACKAGE} has it"))?;
@@ -68,7 +81,7 @@ fn add(name: &str, files: &BTreeMap<String, PathBuf>, found: &mut Vec<Module>) -
     }
     let bytes = fs::read(path).map_err(|error| format!("cannot read the module {name}: {error}"))?;
     for needed in needed(&bytes) {
-        add(&needed, files, found)?;
+        add(&needed, files, built_in, found)?;
     }
     found.push(Module { name: name.to_owned(), bytes });
     Ok(())
@@ -108,5 +121,13 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|module| module.name.as_str()).collect();
         assert_eq!(names, ["zsmalloc", "lzo_rle", "zram"]);
         assert_eq!(needed(b"no module at all"), [""; 0]);
+
+        fs::write(
+            root.path().join("lib/modules/6.1/modules.builtin"),
+            "kernel/lib/lzo-rle.ko\nkernel/x.ko\n",
+        )
+        .unwrap();
+        let found = with_needed(&kernel, &["zsmalloc", "x", "zram"]).unwrap();
+        assert_eq!(found.iter().map(|module| module.name.as_str()).collect::<Vec<_>>(), ["zsmalloc", "zram"]);
     }
 }

@@ -107,7 +107,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
     &Figure {
         name: "guest-swapped-out",
         title: "What a guest under a limit of memory swaps out",
-        up: Up::less("swapped_out_per_change", "bytes written to the swap for each change"),
+        up: Up::less("swapped_out_bytes", "bytes written to the swap in a round"),
         ..COMMON
     },
     &Figure {

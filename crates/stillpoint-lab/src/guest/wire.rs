@@ -60,7 +60,7 @@ pub(crate) enum Load {
     Postmark,
     /// Memory under a limit, in a guest that swaps: what is written out and read back
     Swap,
-    /// Memory, while the host takes memory back by a balloon: what the guest yields
+    /// Memory, while the host takes memory back by a balloon: what the guest yields. All guests of the run have 256 MiB
     Balloon,
 }
 
