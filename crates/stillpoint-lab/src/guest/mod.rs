@@ -15,6 +15,8 @@ pub(crate) mod inside;
 mod kernel;
 mod lab;
 mod options;
+#[cfg(test)]
+mod page;
 mod postmark;
 mod pressure;
 mod ratio;

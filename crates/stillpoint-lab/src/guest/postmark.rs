@@ -209,7 +209,6 @@ fn slab() -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stillpoint_harness::output::json::Row;
 
     #[test]
     fn a_program_with_other_libraries_is_refused() {
@@ -219,43 +218,6 @@ mod tests {
         assert_eq!(needed(&format!("{said}\tlibm.so.6 => /lib/x/libm.so.6 (0x7f3)\n")), None);
         assert_eq!(needed("\tnot a dynamic executable\n"), None);
         assert_eq!(needed(""), None);
-    }
-
-    /// The table of the book is made from the results. `STILLPOINT_WRITE_PAGE=1` writes it.
-    #[test]
-    fn the_laboratory_has_the_figures_of_the_results() {
-        const MARK: &str = "<!-- postmark -->\n";
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let mut table = String::from(
-            "| kernel | virtual CPUs on 2 CPUs | mean grace period | longest | CPU time per grace period | slab memory |\n\
-             |---|---|---|---|---|---|\n",
-        );
-        for (kernel, file) in
-            [("Debian's, which preempts", "postmark"), ("without preemption", "postmark-none")]
-        {
-            let text = fs::read_to_string(docs.join(format!("laboratory/{file}.json"))).unwrap();
-            let result: serde_json::Value = serde_json::from_str(&text).unwrap();
-            let rows: Vec<Row> = serde_json::from_value(result["rows"].clone()).unwrap();
-            for row in rows.iter().filter(|row| row.scenario == "overcommit") {
-                let guest = match row.params["hogs"].as_u64() {
-                    Some(0) => row.params["vcpus"].to_string(),
-                    _ => format!("{}, shared", row.params["vcpus"]),
-                };
-                let cells = ["gp_mean", "gp_max", "cpu_per_gp", "slab"].map(|name| {
-                    format!("{:.2}", row.metric(&format!("{name}_to_baseline")).expect("a ratio of each"))
-                });
-                table.push_str(&format!("| {kernel} | {guest} | {} |\n", cells.join(" | ")));
-            }
-        }
-        table.push_str("| the paper's | more than CPUs | 2.18 | 26.37 | 2.9 | |\n");
-        let page = docs.join("guide/laboratory.md");
-        let text = fs::read_to_string(&page).unwrap();
-        let [before, found, after] = text.split(MARK).collect::<Vec<_>>().try_into().expect("two marks");
-        if found != table && std::env::var_os("STILLPOINT_WRITE_PAGE").is_some() {
-            fs::write(&page, format!("{before}{MARK}{table}{MARK}{after}")).unwrap();
-        } else {
-            assert_eq!(found, table, "STILLPOINT_WRITE_PAGE=1 writes the table");
-        }
     }
 
     #[test]

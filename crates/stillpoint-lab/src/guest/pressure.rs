@@ -229,7 +229,6 @@ fn wait_for_balloon() -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stillpoint_harness::output::json::Row;
 
     #[test]
     fn the_first_page_of_a_swap_says_how_many_pages_follow() {
@@ -253,53 +252,5 @@ mod tests {
         let folder = monitor().unwrap();
         let read = |end: &str| fs::read_to_string(folder.path().join(MONITOR).with_extension(end)).unwrap();
         assert_eq!((read("in").as_str(), read("out").as_str()), ("balloon 96\n", ""));
-    }
-
-    /// The table of the book is made from the results. `STILLPOINT_WRITE_PAGE=1` writes it.
-    #[test]
-    fn the_laboratory_has_the_figures_of_the_results() {
-        const MARK: &str = "<!-- pressure -->\n";
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let text = fs::read_to_string(docs.join("laboratory/pressure.json")).unwrap();
-        let result: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let rows: Vec<Row> = serde_json::from_value(result["rows"].clone()).unwrap();
-        let rows = || rows.iter().filter(|row| row.scenario == "overcommit");
-        let of = |row: &Row, load: &str, metric: &str| {
-            let same = |other: &&Row| {
-                other.contender == row.contender
-                    && other.params["mode"] == row.params["mode"]
-                    && other.params["workload"] == load
-            };
-            rows().find(same).and_then(|row| row.metric(metric)).expect("a figure of each")
-        };
-        let mut table = String::from(
-            "| | fences | swap: changes/s | KiB out | balloon: changes/s | MiB waiting | MiB yielded |\n\
-             |---|---|---|---|---|---|---|\n",
-        );
-        // Those of our regions in the other mode differ little.
-        let shown = |row: &&Row| row.contender != "stillpoint/guard" || row.params["mode"] == "symmetric";
-        for row in rows().filter(|row| row.params["workload"] == "swap").filter(shown) {
-            let cell = |(load, metric, unit, digits): (&str, &str, f64, usize)| {
-                format!("{:.digits$}", of(row, load, metric) / unit)
-            };
-            let (kib, mib) = (1024.0, (1 << 20) as f64);
-            let cells = [
-                ("swap", "changes_per_s", 1.0, 0),
-                ("swap", "swapped_out_bytes", kib, 0),
-                ("balloon", "changes_per_s", 1.0, 0),
-                ("balloon", "peak_pending_bytes", mib, 2),
-                ("balloon", "yielded_bytes", mib, 0),
-            ];
-            let (contender, mode) = (&row.contender, row.params["mode"].as_str().expect("a name"));
-            table.push_str(&format!("| `{contender}` | {mode} | {} |\n", cells.map(cell).join(" | ")));
-        }
-        let page = docs.join("guide/laboratory.md");
-        let text = fs::read_to_string(&page).unwrap();
-        let [before, found, after] = text.split(MARK).collect::<Vec<_>>().try_into().expect("two marks");
-        if found != table && std::env::var_os("STILLPOINT_WRITE_PAGE").is_some() {
-            fs::write(&page, format!("{before}{MARK}{table}{MARK}{after}")).unwrap();
-        } else {
-            assert_eq!(found, table, "STILLPOINT_WRITE_PAGE=1 writes the table");
-        }
     }
 }
