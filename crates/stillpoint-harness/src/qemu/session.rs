@@ -61,7 +61,7 @@ pub struct Guest<'a> {
     /// Its memory in MiB.
     pub memory: usize,
     /// For a guest with a balloon: where the files NAME.in, with commands of QEMU's monitor, and NAME.out, for its answers, are.
-    /// QEMU carries them out before the guest starts.
+    /// QEMU reads them when it starts; the balloon's driver comes later.
     pub monitor: Option<&'a Path>,
     /// CPUs of the host that it runs on.
     pub host_cpus: &'a [usize],
