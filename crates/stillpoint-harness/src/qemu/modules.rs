@@ -18,7 +18,8 @@ pub struct Module {
     pub bytes: Vec<u8>,
 }
 
-/// The modules with these names that are not part of the kernel, each after those that it needs, from the folder that belongs to the image of a kernel.
+/// The modules with these names that are not part of the kernel, each after those that it needs, from the folder that belongs to the
+/// image of a kernel.
 ///
 /// # Errors
 /// When the folder or a module is not there, and which package has it.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use stillpoint_harness::machine::proc;
 use stillpoint_harness::qemu::program::in_path;
 
 use super::contenders::KERNEL;
@@ -197,13 +198,7 @@ fn round(
 
 /// The memory that the kernel has for its own objects, in bytes.
 fn slab() -> Result<u64, String> {
-    let text =
-        fs::read_to_string("/proc/meminfo").map_err(|error| format!("cannot read /proc/meminfo: {error}"))?;
-    let kib = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Slab:")?.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map(|kib| kib * 1024)
-        .ok_or_else(|| "/proc/meminfo does not say how much slab memory there is".to_owned())
+    proc::memory("Slab").ok_or_else(|| "/proc/meminfo does not say how much slab memory there is".to_owned())
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ fn measured(
     let row = row.measured(rounds, |row, rounds| {
         let (outcomes, figures): (Vec<Outcome>, Vec<Figures>) = rounds.into_iter().unzip();
         preempt::figures(row, &outcomes);
-        for (at, &(name, _)) in figures.iter().flatten().enumerate().take(figures[0].len()) {
+        for (at, &(name, _)) in figures.first().into_iter().flatten().enumerate() {
             row.put_median(name, 1, &figures, |figures| figures[at].1);
         }
     });
