@@ -102,12 +102,20 @@ pub struct List<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     domain: Domain,
 }
 
-/// The first node whose key is not less than the key that was sought, and the node before it.
-struct Place<'r, K, V> {
-    /// Null at the head of the list.
-    before: ProtectedLink<'r, Node<K, V>>,
-    current: ProtectedLink<'r, Node<K, V>>,
+/// What a walk protects: the node before, the current one, and the next one. They stay where they are in memory, and take turns: moving
+/// them would cost more than the walk.
+type Links<'r, K, V> = [ProtectedLink<'r, Node<K, V>>; 3];
+
+/// The first node whose key is not less than the key that was sought, and the link to it.
+struct Place<'p, 'r, K, V> {
+    /// The head of the list, or in a protected node.
+    link: &'p Atomic<Node<K, V>>,
+    current: &'p mut ProtectedLink<'r, Node<K, V>>,
     is_found: bool,
+}
+
+fn unprotected<K, V>(reader: &Reader) -> Links<'_, K, V> {
+    [(); 3].map(|()| ProtectedLink::null(reader))
 }
 
 impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
@@ -116,53 +124,52 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         Self { head: Atomic::null(), domain: domain.clone() }
     }
 
-    /// The link in a protected node, or the head.
-    fn link<'l>(&'l self, before: &'l ProtectedLink<'_, Node<K, V>>) -> &'l Atomic<Node<K, V>> {
-        // SAFETY: the node was read from a link without a mark.
-        unsafe { before.as_ref() }.map_or(&self.head, |node| &node.next)
-    }
-
     /// Walks hand over hand to the place of `key`. Unlinks marked nodes on the way; they go to
     /// `reclaimer`, or are left to the domain.
-    fn seek<'r>(
-        &self,
+    fn seek<'p, 'r>(
+        &'p self,
         key: &K,
-        reader: &'r Reader,
+        links: &'p mut Links<'r, K, V>,
         mut reclaimer: Option<&mut Reclaimer>,
-    ) -> Place<'r, K, V> {
+    ) -> Place<'p, 'r, K, V> {
+        let [mut before, mut current, mut next] = links.each_mut();
         'restart: loop {
-            let (mut before, mut current) = (ProtectedLink::null(reader), self.head.protect(reader));
-            let mut next = ProtectedLink::null(reader);
-            loop {
+            let mut link = &self.head;
+            current.load(link);
+            'again: loop {
                 if current.tag() == MARK && !busted::is(Variant::ListMarkIgnored) {
                     continue 'restart; // the node before is removed
                 }
-                // SAFETY: the link has no mark, and is the head or in a protected node.
-                let Some(node) = (unsafe { current.as_ref() }) else {
-                    return Place { before, current, is_found: false };
-                };
-                node.watch.look();
-                next.load(&node.next);
-                if next.tag() == MARK && !busted::is(Variant::ListMarkIgnored) {
-                    let link = self.link(&before);
-                    if !self.unlink(
-                        link,
-                        current.shared(),
-                        next.shared().with_tag(0),
-                        reclaimer.as_deref_mut(),
-                    ) {
-                        continue 'restart;
+                let mut node = current.shared().as_ptr().cast::<Node<K, V>>();
+                loop {
+                    // SAFETY: the link to it has no mark, and is the head or in a protected node. The reference, and `link` after it,
+                    // are used only while one of the links protects the node.
+                    let Some(reached) = (unsafe { node.as_ref() }) else {
+                        return Place { link, current, is_found: false };
+                    };
+                    reached.watch.look();
+                    next.load(&reached.next);
+                    let following = next.shared();
+                    if following.tag() == MARK && !busted::is(Variant::ListMarkIgnored) {
+                        if !self.unlink(
+                            link,
+                            current.shared(),
+                            following.with_tag(0),
+                            reclaimer.as_deref_mut(),
+                        ) {
+                            continue 'restart;
+                        }
+                        // A slot does not protect what was loaded from a marked link.
+                        current.load(link);
+                        continue 'again;
                     }
-                    // A slot does not protect what was loaded from a marked link.
-                    current.load(link);
-                    continue;
-                }
-                match node.key.cmp(key) {
-                    Less => {
-                        mem::swap(&mut before, &mut current);
-                        mem::swap(&mut current, &mut next);
+                    match reached.key.cmp(key) {
+                        Less => {
+                            (link, node) = (&reached.next, following.as_ptr().cast());
+                            (before, current, next) = (current, next, before);
+                        }
+                        order => return Place { link, current, is_found: order == Equal },
                     }
-                    order => return Place { before, current, is_found: order == Equal },
                 }
             }
         }
@@ -196,8 +203,9 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// If `reader` belongs to another domain. Also if a comparison of keys panics, as in all methods that take a key.
     pub fn get<'a>(&'a self, key: &K, reader: &'a Reader) -> Option<Entry<'a, K, V>> {
         reader.verify(&self.domain);
-        let place = self.seek(key, reader, None);
-        place.is_found.then(|| Entry { node: place.current, _list: self })
+        let mut links = unprotected(reader);
+        let place = self.seek(key, &mut links, None);
+        place.is_found.then(|| Entry::new(self, place.current, reader))
     }
 
     /// The value of `key`, within a region.
@@ -242,8 +250,9 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);
         let mut new = Owned::new(Node { key, value, next: Atomic::null(), watch: Watch::new() });
+        let mut links = unprotected(reader);
         loop {
-            let place = self.seek(&new.key, reader, Some(reclaimer));
+            let place = self.seek(&new.key, &mut links, Some(reclaimer));
             if place.is_found {
                 let Node { key, value, .. } = *new.into_box();
                 return Err((key, value));
@@ -251,8 +260,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             // Relaxed: the exchange publishes it.
             new.next.store(place.current.shared(), Ordering::Relaxed);
             new.watch.touch();
-            let (link, order) = (self.link(&place.before), orders::list_insert());
-            match link.compare_exchange(place.current.shared(), new, order, Ordering::Relaxed, &Unprotected) {
+            let (current, order) = (place.current.shared(), orders::list_insert());
+            match place.link.compare_exchange(current, new, order, Ordering::Relaxed, &Unprotected) {
                 Ok(_) => return Ok(()),
                 Err(error) => new = error.new,
             }
@@ -272,9 +281,9 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     ) -> Option<Entry<'a, K, V>> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);
-        let mut next = ProtectedLink::null(reader);
+        let (mut links, mut next) = (unprotected(reader), ProtectedLink::null(reader));
         loop {
-            let Place { before, current, is_found } = self.seek(key, reader, Some(reclaimer));
+            let Place { link, current, is_found } = self.seek(key, &mut links, Some(reclaimer));
             if !is_found {
                 return None;
             }
@@ -288,7 +297,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                 continue; // another thread removes it
             }
             if busted::is(Variant::ListUnlinkFirst)
-                && !self.unlink(self.link(&before), current.shared(), next.shared(), Some(reclaimer))
+                && !self.unlink(link, current.shared(), next.shared(), Some(reclaimer))
             {
                 continue;
             }
@@ -302,25 +311,12 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                 continue;
             }
             if !busted::is(Variant::ListUnlinkFirst) {
-                self.unlink_removed(&before, &current, &next, key, reader, reclaimer);
+                // If the exchange fails, another walk to the key unlinks the node, unless another thread does.
+                if !self.unlink(link, current.shared(), next.shared(), Some(reclaimer)) {
+                    drop(self.seek(key, &mut unprotected(reader), Some(reclaimer)));
+                }
             }
-            return Some(Entry { node: current, _list: self });
-        }
-    }
-
-    /// Unlinks a node that this thread has marked. If the exchange fails, walks to the key again: the walk unlinks the node,
-    /// unless another thread does.
-    fn unlink_removed(
-        &self,
-        before: &ProtectedLink<'_, Node<K, V>>,
-        current: &ProtectedLink<'_, Node<K, V>>,
-        next: &ProtectedLink<'_, Node<K, V>>,
-        key: &K,
-        reader: &Reader,
-        reclaimer: &mut Reclaimer,
-    ) {
-        if !self.unlink(self.link(before), current.shared(), next.shared(), Some(reclaimer)) {
-            drop(self.seek(key, reader, Some(reclaimer)));
+            return Some(Entry::new(self, current, reader));
         }
     }
 }
@@ -357,7 +353,11 @@ pub struct Entry<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     _list: &'a List<K, V>,
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Entry<'_, K, V> {
+impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> Entry<'a, K, V> {
+    fn new(list: &'a List<K, V>, found: &mut ProtectedLink<'a, Node<K, V>>, reader: &'a Reader) -> Self {
+        Self { node: mem::replace(found, ProtectedLink::null(reader)), _list: list }
+    }
+
     fn node(&self) -> &Node<K, V> {
         // SAFETY: the node was read from a link without a mark.
         unsafe { self.node.as_ref() }.expect("an entry has a node")

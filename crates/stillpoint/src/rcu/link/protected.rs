@@ -13,9 +13,9 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// What a link held when it was loaded, including its tag. This value has its own hazard slot, which protects the object: see
 /// [`Atomic::protect`].
 ///
-/// For walks hand over hand: two or three of these values change places (`mem::swap`), and the front one
-/// [loads](ProtectedLink::load) the next link, which releases what it held. It borrows only the reader. It does not borrow the
-/// link, which may be in an object that another `ProtectedLink` protects.
+/// For walks hand over hand: references to two or three of these values change places (`mem::swap`), and the front value
+/// [loads](ProtectedLink::load) the next link, which releases what it held. (Swapping the values themselves costs more than the rest
+/// of a step.) It borrows only the reader. It does not borrow the link, which may be in an object that another `ProtectedLink` protects.
 ///
 /// ```
 /// use std::mem;
@@ -34,7 +34,8 @@ use stillpoint_sys::sync::atomic::Ordering;
 ///
 /// let reader = domain.reader();
 /// let sum = 'walk: loop {
-///     let (mut sum, mut current, mut next) = (0, root.protect(&reader), ProtectedLink::null(&reader));
+///     let (mut first, mut second) = (root.protect(&reader), ProtectedLink::null(&reader));
+///     let (mut sum, mut current, mut next) = (0, &mut first, &mut second);
 ///     // SAFETY: `current` was loaded from a link without a mark.
 ///     while let Some(node) = unsafe { current.as_ref() } {
 ///         sum += node.value;
@@ -137,12 +138,12 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     pub fn load(&mut self, link: &Atomic<T>) {
         self.reader.vouch();
         // Relaxed: this address is not followed.
-        self.word = link.word().load(Ordering::Relaxed);
-        if !untagged::<T>(self.word).is_null() {
+        let mut word = link.word().load(Ordering::Relaxed);
+        if !untagged::<T>(word).is_null() {
             let slot = *self.slot.get_or_insert_with(|| self.reader.free_hazard());
-            let (fence, source) = (self.reader.fence(), link.word());
-            self.word = read::protect_word(fence, source, self.word, &slot, untagged::<T>);
+            word = read::protect_word(self.reader.fence(), link.word(), word, &slot, untagged::<T>);
         }
+        self.word = word;
         if self.is_null() {
             self.release();
         }
