@@ -313,7 +313,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             if !busted::is(Variant::ListUnlinkFirst) {
                 // If the exchange fails, another walk to the key unlinks the node, unless another thread does.
                 if !self.unlink(link, current.shared(), next.shared(), Some(reclaimer)) {
-                    drop(self.seek(key, &mut unprotected(reader), Some(reclaimer)));
+                    let _ = self.seek(key, &mut unprotected(reader), Some(reclaimer));
                 }
             }
             return Some(Entry::new(self, current, reader));

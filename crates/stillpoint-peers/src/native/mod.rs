@@ -96,6 +96,7 @@ macro_rules! micro {
 pub(crate) use micro;
 
 /// A writer that waits, and its reader: two functions in C.
+#[cfg(any(peer_urcu, peer_dpdk))]
 macro_rules! waits {
     ($contender:expr, $wait:literal, $read:literal) => {
         $crate::Waits {
@@ -111,4 +112,5 @@ macro_rules! waits {
         }
     };
 }
+#[cfg(any(peer_urcu, peer_dpdk))]
 pub(crate) use waits;
