@@ -8,16 +8,20 @@ use super::slab::{discard, Slab, Touch, Zeroed};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
-/// Chunks beyond the first: enough for every index of 32 bits.
-const LATER: usize = if cfg!(stillpoint_loom) { 2 } else { 32 };
+/// The first of the later chunks has at least `1 << LEAST` values.
+const LEAST: u32 = if cfg!(stillpoint_loom) { 1 } else { 6 };
+/// Places for chunks beyond the first: enough for every index of 32 bits.
+const LATER: usize = if cfg!(stillpoint_loom) { 3 } else { 33 - LEAST as usize };
 
 #[derive(Debug)]
 pub(crate) struct Chunks<T: Zeroed> {
     /// [`take`](Chunks::take) moves this out, and the later chunks.
     first: ManuallyDrop<Slab<T>>,
+    /// A chunk of `1 << n` values is at `n - LEAST`. The smaller ones are never made if the first chunk is larger.
     later: [AtomicPtr<T>; LATER],
-    /// The first of the later chunks has `1 << shift` values.
-    shift: u32,
+    /// What is added to an index beyond the first chunk: the highest bit of the sum is then the size of its chunk, and the other bits are
+    /// its position there. So a lookup needs neither a loop nor a shift by a variable.
+    bias: usize,
 }
 
 impl<T: Zeroed> Chunks<T> {
@@ -27,7 +31,7 @@ impl<T: Zeroed> Chunks<T> {
         Some(Self {
             first,
             later: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            shift: shift_of(len),
+            bias: first_len_of(len).wrapping_sub(len),
         })
     }
 
@@ -55,16 +59,17 @@ impl<T: Zeroed> Chunks<T> {
         self.later[chunk].load(Ordering::Acquire).wrapping_add(offset)
     }
 
-    /// The number of the later chunk that has `index`, and the position in this chunk.
-    #[inline]
-    fn place(&self, index: usize) -> (usize, usize) {
-        let beyond = index - self.first.len();
-        let chunk = ((beyond >> self.shift) + 1).ilog2();
-        (chunk as usize, beyond - (((1 << chunk) - 1) << self.shift))
+    /// The place of the first of the later chunks.
+    fn first_place(&self) -> usize {
+        self.place(self.first.len()).0
     }
 
-    fn len_of(&self, chunk: usize) -> usize {
-        1 << (self.shift as usize + chunk)
+    /// The place of the later chunk that has `index`, and the position in this chunk.
+    #[inline(always)]
+    fn place(&self, index: usize) -> (usize, usize) {
+        let sum = index.wrapping_add(self.bias);
+        let highest = usize::BITS - 1 - sum.leading_zeros();
+        ((highest - LEAST) as usize, sum ^ (1 << highest))
     }
 
     /// Makes the chunk of `index`, if it does not exist yet. False when there is no memory.
@@ -83,7 +88,7 @@ impl<T: Zeroed> Chunks<T> {
         if !later.load(Ordering::Acquire).is_null() {
             return true;
         }
-        let Some(new) = Slab::new(self.len_of(chunk), touch) else { return false };
+        let Some(new) = Slab::new(len_of(chunk), touch) else { return false };
         // Release: publishes the chunk, and pairs with the acquire loads. Relaxed on failure: the chunk that another
         // thread made is not read here.
         if later.compare_exchange(ptr::null_mut(), new.start(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -98,18 +103,18 @@ impl<T: Zeroed> Chunks<T> {
     /// Allows huge pages for the chunk before `chunk`, all of whose pages are in use now. If they were allowed earlier,
     /// the first touch of a huge page would take the kernel milliseconds.
     fn allow_huge_pages_before(&self, chunk: usize) {
-        match chunk.checked_sub(1) {
-            None => self.first.allow_huge_pages(),
-            Some(before) => {
-                // Acquire: as in `get_later`. May be null: this thread has not necessarily synchronized with the thread
-                // that made that chunk.
-                let start = self.later[before].load(Ordering::Acquire);
-                if !start.is_null() {
-                    // SAFETY: a chunk has this start and length, and it is not dropped here.
-                    let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, self.len_of(before)) });
-                    slab.allow_huge_pages();
-                }
-            }
+        if chunk == self.first_place() {
+            self.first.allow_huge_pages();
+            return;
+        }
+        let before = chunk - 1;
+        // Acquire: as in `get_later`. May be null: this thread has not necessarily synchronized with the thread
+        // that made that chunk.
+        let start = self.later[before].load(Ordering::Acquire);
+        if !start.is_null() {
+            // SAFETY: a chunk has this start and length, and it is not dropped here.
+            let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, len_of(before)) });
+            slab.allow_huge_pages();
         }
     }
 
@@ -120,7 +125,7 @@ impl<T: Zeroed> Chunks<T> {
             return self.first.len() as u32;
         }
         let (chunk, offset) = self.place(index);
-        u32::try_from(index - offset + self.len_of(chunk)).unwrap_or(u32::MAX)
+        u32::try_from(index - offset + len_of(chunk)).unwrap_or(u32::MAX)
     }
 
     /// Index of the value at `address`, which [`get`](Chunks::get) returned, in this thread or in one that it has
@@ -141,13 +146,14 @@ impl<T: Zeroed> Chunks<T> {
     /// See `docs/design/table.md`.
     fn chunks(&self) -> impl Iterator<Item = Chunk<T>> + '_ {
         let mut hole = false;
-        let later = self.later.iter().enumerate().filter_map(move |(chunk, later)| {
-            // Acquire: as in `get_later`.
-            let start = later.load(Ordering::Acquire);
-            hole |= start.is_null() && busted::is(Variant::StopAtHole);
-            let before = self.first.len() + (((1 << chunk) - 1) << self.shift);
-            (!start.is_null() && !hole).then(|| Chunk { before, start, len: self.len_of(chunk) })
-        });
+        let later =
+            self.later.iter().enumerate().skip(self.first_place()).filter_map(move |(chunk, later)| {
+                // Acquire: as in `get_later`.
+                let start = later.load(Ordering::Acquire);
+                hole |= start.is_null() && busted::is(Variant::StopAtHole);
+                let before = len_of(chunk).wrapping_sub(self.bias);
+                (!start.is_null() && !hole).then(|| Chunk { before, start, len: len_of(chunk) })
+            });
         std::iter::once(Chunk { before: 0, start: self.first.start(), len: self.first.len() }).chain(later)
     }
 
@@ -209,9 +215,14 @@ impl Block {
     }
 }
 
-/// The `shift` for which the second chunk is as large as the first, rounded down to a power of two; at least 64 values.
-fn shift_of(len: usize) -> u32 {
-    len.max(if cfg!(stillpoint_loom) { 2 } else { 64 }).ilog2()
+/// Length of the chunk at a place of `later`.
+fn len_of(place: usize) -> usize {
+    1 << (LEAST as usize + place)
+}
+
+/// Length of the second chunk: that of the first one, rounded down to a power of two; at least `1 << LEAST`.
+fn first_len_of(len: usize) -> usize {
+    1 << len.max(1 << LEAST).ilog2()
 }
 
 impl<T: Zeroed> Drop for Chunks<T> {
@@ -269,6 +280,6 @@ mod tests {
     fn the_highest_index_has_a_chunk() {
         let chunks = Chunks::<AtomicU32>::new(1, Touch::Lazily).unwrap();
         let (chunk, offset) = chunks.place(u32::MAX as usize);
-        assert!(chunk < LATER && offset < chunks.len_of(chunk));
+        assert!(chunk < LATER && offset < len_of(chunk));
     }
 }
