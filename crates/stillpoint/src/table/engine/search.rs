@@ -178,10 +178,19 @@ pub(crate) unsafe fn search<'g, K, V, Q: Equivalent<K> + ?Sized>(
     key: &Q,
 ) -> Option<&'g Pair<K, V>> {
     let bucket = view.bucket(hash);
-    // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
-    let pair = unsafe { search_bucket(lens, bucket, tag_of(hash), key) };
-    if pair.is_some() || bucket.link() == END {
-        return pair;
+    match bucket.matching(tag_of(hash)).next() {
+        Some(slot) => {
+            let entry = bucket.entry(slot);
+            if entry != NO_ENTRY {
+                // SAFETY: the entry was linked while the caller was in its region, so it is alive until the region ends.
+                let pair = unsafe { lens.pair(entry).as_ref() };
+                if key.equivalent(&pair.key) {
+                    return Some(pair);
+                }
+            }
+        }
+        None if bucket.link() == END => return None,
+        None => {}
     }
     // SAFETY: the array comes from `view_in_region`, and the region lasts as long as the pair is used, by the caller's
     // promise.
