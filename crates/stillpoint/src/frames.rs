@@ -162,6 +162,7 @@ impl Foreign {
     }
 
     /// For a destructor, a stall hook, or code under a lock.
+    #[inline]
     pub(crate) fn begin() -> Self {
         Self::mark(Within::Destructor as u8)
     }
@@ -179,6 +180,7 @@ impl Foreign {
 }
 
 impl Drop for Foreign {
+    #[inline]
     fn drop(&mut self) {
         MARKS.with(|marks| marks.within.set(self.outer));
     }

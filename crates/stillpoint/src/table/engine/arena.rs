@@ -491,14 +491,17 @@ struct Held<'l> {
 
 impl Held<'_> {
     // Relaxed in all of these methods: the lock orders its holders.
+    #[inline]
     fn head(&self) -> u32 {
         self.list.head.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn set_head(&self, index: u32) {
         self.list.head.store(index, Ordering::Relaxed);
     }
 
+    #[inline]
     fn count(&self, more: i32) {
         let len = &self.list.len;
         len.store(len.load(Ordering::Relaxed).wrapping_add_signed(more), Ordering::Relaxed);

@@ -204,6 +204,7 @@ impl Array {
         (index & next.mask..next.len()).step_by(self.len())
     }
 
+    #[inline]
     pub(crate) fn bucket(&self, index: usize) -> &Bucket {
         assert!(index <= self.mask, "the index is masked");
         // SAFETY: the bucket is within the slab, which is freed only when nothing uses it any more: no holder of a
@@ -219,6 +220,7 @@ impl Array {
     }
 
     /// The bucket at `index` and its overflow buckets, up to the first link that is [`END`] or [`MOVED`].
+    #[inline]
     pub(crate) fn chain(&self, index: usize) -> impl Iterator<Item = &Bucket> {
         std::iter::successors(Some(self.bucket(index)), |bucket| match bucket.link() {
             END | MOVED => None,
@@ -248,6 +250,7 @@ impl Array {
 
     /// A free slot of the chain at `index`. Appends a bucket if there is none. `None` when there is no memory. For the
     /// holder of the stripe's lock.
+    #[inline]
     pub(crate) fn room(&self, index: usize) -> Option<(&Bucket, usize)> {
         let (mut last, mut buckets) = (self.bucket(index), 1);
         for bucket in self.chain(index) {

@@ -109,6 +109,7 @@ impl Bucket {
     }
 
     /// Links an entry in a slot that holds none.
+    #[inline]
     pub(crate) fn link_entry(&self, slot: usize, tag: u16, bits: u32, entry: u32) {
         // Relaxed, all: read only under the lock.
         self.lower[slot].store(bits as u8, Ordering::Relaxed);
@@ -119,16 +120,19 @@ impl Bucket {
     }
 
     /// Unlinks the entry of a slot.
+    #[inline]
     pub(crate) fn unlink_entry(&self, slot: usize) {
         self.set_entry(slot, NO_ENTRY);
         self.set_tag(slot, 0);
     }
 
     /// Replaces what a slot holds.
+    #[inline]
     pub(crate) fn set_entry(&self, slot: usize, entry: u32) {
         self.words[slot].store(entry, orders::set_entry());
     }
 
+    #[inline]
     fn set_tag(&self, slot: usize, tag: u16) {
         let (at, shift) = (slot / LANES, slot % LANES * 16);
         // Relaxed: written only under the lock, which the caller holds.
@@ -155,6 +159,7 @@ impl Bucket {
     }
 
     /// A slot that holds no entry. While the lock is held, its tag is 0.
+    #[inline]
     pub(crate) fn free_slot(&self) -> Option<usize> {
         self.matching(0).next()
     }

@@ -29,10 +29,26 @@ where
 {
     /// The array and the index of the bucket for keys with this hash, for the holder of the stripe. Does the stripe's
     /// share of a growth.
+    #[inline]
     pub(super) fn locate<'s>(&'s self, held: &mut Held<'s>, hash: u64) -> (&'s Array, usize) {
         let array = held.array();
         let index = array.index_of(hash);
-        let Some(next) = array.next() else { return (array, index) };
+        match array.next() {
+            None => (array, index),
+            Some(next) => self.locate_in_growth(held, hash, (array, index), next),
+        }
+    }
+
+    /// As [`locate`](Inner::locate), if the stripe moves to the array `next`.
+    #[cold]
+    #[inline(never)]
+    fn locate_in_growth<'s>(
+        &'s self,
+        held: &mut Held<'s>,
+        hash: u64,
+        (array, index): (&'s Array, usize),
+        next: &'s Array,
+    ) -> (&'s Array, usize) {
         // Prefetch the buckets that the moves below will read, before the first of them is needed.
         let step = array.stripe_count();
         let own = index % step;

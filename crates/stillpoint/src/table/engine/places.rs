@@ -229,6 +229,7 @@ impl Places {
 
 impl Watched {
     /// The number of this call.
+    #[inline]
     fn next_turn(&self) -> usize {
         // Relaxed, both: a hint. An increment may be lost.
         let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);

@@ -244,6 +244,7 @@ impl<'s> Held<'s> {
         *self.progress = Progress { array: next, cursor: 0 };
     }
 
+    #[inline]
     pub(crate) fn count(&mut self, more: i32) {
         // Relaxed: written only under the lock.
         let entries = self.stripe.entries.load(Ordering::Relaxed);
@@ -251,6 +252,7 @@ impl<'s> Held<'s> {
     }
 
     /// Entries that were linked under this lock, less those that were unlinked.
+    #[inline]
     pub(crate) fn entries(&self) -> i32 {
         // Relaxed: written only under the lock.
         self.stripe.entries.load(Ordering::Relaxed)

@@ -142,6 +142,7 @@ impl Shelf {
     }
 
     /// Number of objects that wait here.
+    #[inline]
     fn len(&self) -> usize {
         // Relaxed: a hint, or ordered by the fences of the event.
         self.len.load(Ordering::Relaxed)
@@ -153,6 +154,7 @@ impl Shelf {
     }
 
     /// Whether the list stays locked for ever.
+    #[inline]
     fn is_lost(&self) -> bool {
         // Relaxed: set while there was only one thread.
         self.is_lost.load(Ordering::Relaxed)
@@ -184,11 +186,13 @@ pub(crate) struct Turn<'s> {
 
 impl<'s> Turn<'s> {
     /// Sets the time of the owner's last poll.
+    #[inline]
     pub(crate) fn polled(&mut self, age: Duration) {
         // Relaxed: see `Shelf`.
         self.shelf.polled.store(age.as_nanos() as u64, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.content.list.as_ref().map_or(0, RetireList::len)
     }
@@ -232,10 +236,12 @@ impl<'s> Turn<'s> {
     }
 
     /// The list, if there is one.
+    #[inline]
     pub(crate) fn list(&mut self) -> Option<&mut RetireList> {
         self.content.list.as_mut()
     }
 
+    #[inline]
     fn is_of(&self, name: usize) -> bool {
         // Relaxed: the lock orders it.
         self.shelf.tenant.load(Ordering::Relaxed) == name
