@@ -240,14 +240,22 @@ mod tests {
 
     #[test]
     fn every_index_has_a_place_of_its_own() {
-        let chunks = Chunks::<AtomicU32>::new(100, Touch::Lazily).unwrap();
-        let mut seen = std::collections::HashSet::new();
-        for index in (0..5_000).step_by(if cfg!(miri) { 61 } else { 1 }) {
-            assert!(chunks.ensure(index));
-            let place = chunks.get(index);
-            assert!(seen.insert(place));
-            assert_eq!(chunks.index_of(place), index);
+        for first in [1, 63, 64, 65, 100, 128, 1_000] {
+            let chunks = Chunks::<AtomicU32>::new(first, Touch::Lazily).unwrap();
+            let mut seen = std::collections::HashSet::new();
+            for index in (0..5_000).step_by(if cfg!(miri) { 61 } else { 1 }) {
+                assert!(chunks.ensure(index));
+                let place = chunks.get(index);
+                assert!(seen.insert(place), "{index} behind a chunk of {first}");
+                assert_eq!(chunks.index_of(place), index, "behind a chunk of {first}");
+            }
         }
+    }
+
+    #[test]
+    fn each_chunk_is_twice_as_long_as_the_one_before() {
+        let chunks = Chunks::<AtomicU32>::new(100, Touch::Lazily).unwrap();
+        (0..5_000).for_each(|index| assert!(chunks.ensure(index)));
         assert_eq!(chunks.bytes(), 4 * (100 + 64 + 128 + 256 + 512 + 1024 + 2048 + 4096));
     }
 
