@@ -102,15 +102,17 @@ pub struct List<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     domain: Domain,
 }
 
-/// What a walk protects: the node before, the current one, and the next one. They stay where they are in memory, and take turns: moving
-/// them would cost more than the walk.
+/// What a walk protects: the node before, the current one, and the next one. References to these values take turns. Moving the values
+/// at each step would make the walk slower by more than half.
 type Links<'r, K, V> = [ProtectedLink<'r, Node<K, V>>; 3];
 
-/// The first node whose key is not less than the key that was sought, and the link to it.
+/// The first node whose key is not less than the key that was sought.
 struct Place<'p, 'r, K, V> {
-    /// The head of the list, or in a protected node.
+    /// The link to that node: the head of the list, or a link in the protected node before.
     link: &'p Atomic<Node<K, V>>,
     current: &'p mut ProtectedLink<'r, Node<K, V>>,
+    /// The node after it, if the key was found.
+    next: &'p mut ProtectedLink<'r, Node<K, V>>,
     is_found: bool,
 }
 
@@ -142,10 +144,10 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                 }
                 let mut node = current.shared().as_ptr().cast::<Node<K, V>>();
                 loop {
-                    // SAFETY: the link to it has no mark, and is the head or in a protected node. The reference, and `link` after it,
-                    // are used only while one of the links protects the node.
+                    // SAFETY: the link to the node has no mark, and is the head or in a protected node. This reference, and `link`,
+                    // which is made from it below, are used only while one of the three values protects the node.
                     let Some(reached) = (unsafe { node.as_ref() }) else {
-                        return Place { link, current, is_found: false };
+                        return Place { link, current, next, is_found: false };
                     };
                     reached.watch.look();
                     next.load(&reached.next);
@@ -168,7 +170,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                             (link, node) = (&reached.next, following.as_ptr().cast());
                             (before, current, next) = (current, next, before);
                         }
-                        order => return Place { link, current, is_found: order == Equal },
+                        order => return Place { link, current, next, is_found: order == Equal },
                     }
                 }
             }
@@ -281,21 +283,17 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     ) -> Option<Entry<'a, K, V>> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);
-        let (mut links, mut next) = (unprotected(reader), ProtectedLink::null(reader));
+        let mut links = unprotected(reader);
         loop {
-            let Place { link, current, is_found } = self.seek(key, &mut links, Some(reclaimer));
+            let Place { link, current, next, is_found } = self.seek(key, &mut links, Some(reclaimer));
             if !is_found {
                 return None;
             }
             // SAFETY: the node was read from a link without a mark.
             let node = unsafe { current.as_ref() }.expect("a key that was found has a node");
-            // Protected: the exchange compares only addresses. If the next node were freed meanwhile, another node could be at
-            // its address, and the link would get a pointer that was made from the freed one.
-            next.load(&node.next);
+            // The next node is protected: the exchange compares only addresses. If that node were freed meanwhile, another node could be
+            // at its address, and the link would get a pointer that was made from the freed one.
             let marked = next.shared().with_tag(MARK);
-            if next.tag() == MARK {
-                continue; // another thread removes it
-            }
             if busted::is(Variant::ListUnlinkFirst)
                 && !self.unlink(link, current.shared(), next.shared(), Some(reclaimer))
             {

@@ -14,8 +14,8 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// [`Atomic::protect`].
 ///
 /// For walks hand over hand: references to two or three of these values change places (`mem::swap`), and the front value
-/// [loads](ProtectedLink::load) the next link, which releases what it held. (Swapping the values themselves costs more than the rest
-/// of a step.) It borrows only the reader. It does not borrow the link, which may be in an object that another `ProtectedLink` protects.
+/// [loads](ProtectedLink::load) the next link, which releases what it held. (Swapping the values themselves makes a walk slower by more
+/// than half.) It borrows only the reader. It does not borrow the link, which may be in an object that another `ProtectedLink` protects.
 ///
 /// ```
 /// use std::mem;

@@ -17,10 +17,10 @@ const LATER: usize = if cfg!(stillpoint_loom) { 3 } else { 33 - LEAST as usize }
 pub(crate) struct Chunks<T: Zeroed> {
     /// [`take`](Chunks::take) moves this out, and the later chunks.
     first: ManuallyDrop<Slab<T>>,
-    /// A chunk of `1 << n` values is at `n - LEAST`. The smaller ones are never made if the first chunk is larger.
+    /// A chunk of `1 << n` values is at `n - LEAST`. If the first chunk is long, chunks of fewer values are never made.
     later: [AtomicPtr<T>; LATER],
-    /// What is added to an index beyond the first chunk: the highest bit of the sum is then the size of its chunk, and the other bits are
-    /// its position there. So a lookup needs neither a loop nor a shift by a variable.
+    /// What is added to an index beyond the first chunk, wrapping: the highest bit of the sum is then the length of the index's chunk, and
+    /// the other bits are its position there. So a lookup needs no loop, and few instructions.
     bias: usize,
 }
 
@@ -31,7 +31,7 @@ impl<T: Zeroed> Chunks<T> {
         Some(Self {
             first,
             later: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            bias: first_len_of(len).wrapping_sub(len),
+            bias: second_len_of(len).wrapping_sub(len),
         })
     }
 
@@ -220,8 +220,9 @@ fn len_of(place: usize) -> usize {
     1 << (LEAST as usize + place)
 }
 
-/// Length of the second chunk: that of the first one, rounded down to a power of two; at least `1 << LEAST`.
-fn first_len_of(len: usize) -> usize {
+/// Length of the first of the later chunks, behind a first chunk of `len` values: `len`, rounded down to a power of two, or `1 << LEAST`
+/// if that is more.
+fn second_len_of(len: usize) -> usize {
     1 << len.max(1 << LEAST).ilog2()
 }
 

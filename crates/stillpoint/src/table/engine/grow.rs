@@ -39,7 +39,7 @@ where
         }
     }
 
-    /// As [`locate`](Inner::locate), if the stripe moves to the array `next`.
+    /// As [`locate`](Inner::locate), if the stripe is moving to the array `next`.
     #[cold]
     #[inline(never)]
     fn locate_in_growth<'s>(

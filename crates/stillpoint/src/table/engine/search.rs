@@ -165,7 +165,8 @@ unsafe fn search_bucket<'g, K, V, Q: Equivalent<K> + ?Sized>(
 
 /// Looks a key up in an array and the arrays after it, for a caller in a region.
 ///
-/// Most keys are in the first bucket of their chain, or not in the table. The rest of the work is in another function.
+/// Most keys are the first with their tag in the first bucket of their chain, or not in the table. The rest of the work is in another
+/// function.
 /// So a loop of lookups is short, and the processor has more of its cache misses in flight.
 ///
 /// # Safety
