@@ -144,7 +144,7 @@ fn a_handle_outlives_whoever_made_it() {
     assert_eq!(census.alive(), 0);
 }
 
-/// A value that is forgotten only holds something up. What the handle pinned before is not used again.
+/// A value that is forgotten only holds something up.
 #[test]
 fn what_is_forgotten_of_a_handle_does_no_harm() {
     let census = Census::default();
@@ -173,6 +173,25 @@ fn what_is_forgotten_of_a_handle_does_no_harm() {
     drop(handle);
     free_all(&table);
     assert_eq!((census.alive(), Arc::strong_count(&table)), (12, 1));
+}
+
+/// The next lookup begins with the array that the slot of the handle pins. The one that was pinned before, and that is in whole pages, is
+/// unmapped.
+#[test]
+fn a_lookup_that_is_forgotten_after_the_table_has_grown_leaves_the_handle_its_array() {
+    let table = Arc::new(Table::<u64, u64>::new_in(&Domain::new()));
+    let mut handle = table.handle();
+    let keys = if cfg!(miri) { 200 } else { 20_000 };
+    (0..keys).for_each(|key| drop(table.insert(key, key).unwrap()));
+    for _ in 0..2 {
+        let mut lookup = handle.reader();
+        assert!(lookup.contains_key(&1));
+        table.reserve(table.capacity() + 1 - table.len()).unwrap();
+        assert!(lookup.contains_key(&1));
+        std::mem::forget(lookup);
+        free_all(&table);
+        assert!((0..keys).all(|key| handle.reader().copied(&key) == Some(key)));
+    }
 }
 
 /// Values that refer to their table, and use it when they are dropped, even when the table is taken apart.

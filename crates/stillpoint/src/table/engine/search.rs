@@ -321,13 +321,19 @@ pub(crate) struct Slots<'a> {
 pub(crate) struct Pins<'a> {
     pub(crate) slots: Slots<'a>,
     view: View<'a>,
-    /// If set, the drop stores the array here, and leaves it pinned.
+    /// If set, it always has the array of the view, which the drop leaves pinned.
     home: Option<&'a mut Home>,
 }
 
 /// The array that a reader keeps pinned from one of its [`Pins`] to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Home(Option<NonNull<Array>>);
+
+impl Home {
+    fn keep(&mut self, array: &Array) {
+        self.0 = Some(NonNull::from(array));
+    }
+}
 
 // SAFETY: arrays are `Sync`. They are used only through a reader, which stays on its thread.
 unsafe impl Send for Home {}
@@ -348,12 +354,15 @@ impl<'a> Pins<'a> {
         mut home: Option<&'a mut Home>,
     ) -> Self {
         let slots = Slots::of(record, fence, &inner.core().protocol);
-        // Taken out of `home`: if this value is forgotten, the slot may pin another array by then.
-        let array = match home.as_mut().and_then(|home| home.0.take()) {
-            // SAFETY: every array stays as long as the table, and the slot has pinned its buckets since the last
-            // drop stored it.
+        let array = match home.as_ref().and_then(|home| home.0) {
+            // SAFETY: every array stays as long as the table. The slot pins the buckets of this one: `home` is changed whenever the slot
+            // pins another, so this holds even if an earlier value was forgotten.
             Some(array) => unsafe { array.as_ref() },
-            None => pin_current(slots, inner),
+            None => {
+                let array = pin_current(slots, inner);
+                home.iter_mut().for_each(|home| home.keep(array));
+                array
+            }
         };
         Self { slots, view: array.view(), home }
     }
@@ -379,7 +388,10 @@ impl<'a> Pins<'a> {
             match search_on_protected(slots.record, slots.protocol, inner, self.view.array, hash, key) {
                 Ok(held) => return held,
                 // Stored before keys are compared again, which may panic: the next lookup begins with this view.
-                Err(array) => self.view = array.view(),
+                Err(array) => {
+                    self.view = array.view();
+                    self.home.iter_mut().for_each(|home| home.keep(array));
+                }
             }
         }
     }
@@ -773,9 +785,8 @@ impl Drop for Pins<'_> {
     fn drop(&mut self) {
         let Slots { entry, current, .. } = self.slots;
         clear_hazard(&entry);
-        match self.home.take() {
-            Some(home) => home.0 = Some(NonNull::from(self.view.array)),
-            None => clear_hazard(current),
+        if self.home.is_none() {
+            clear_hazard(current);
         }
     }
 }
