@@ -139,28 +139,24 @@ unsafe fn search_bucket_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
     None
 }
 
-/// Looks a key up in one bucket, for a caller in a region.
+/// The pair in a slot of a bucket, if it has the key; for a caller in a region.
 ///
 /// # Safety
 /// The caller is in a region of the table's domain as long as it uses the pair.
 #[inline(always)]
-unsafe fn search_bucket<'g, K, V, Q: Equivalent<K> + ?Sized>(
+unsafe fn look_in_slot<'g, K, V, Q: Equivalent<K> + ?Sized>(
     lens: Lens<'g, K, V>,
     bucket: &Bucket,
-    tag: u16,
+    slot: usize,
     key: &Q,
 ) -> Option<&'g Pair<K, V>> {
-    for slot in bucket.matching(tag) {
-        let entry = bucket.entry(slot);
-        if entry != NO_ENTRY {
-            // SAFETY: the entry was linked while the caller was in its region, so it is alive until the region ends.
-            let pair = unsafe { lens.pair(entry).as_ref() };
-            if key.equivalent(&pair.key) {
-                return Some(pair);
-            }
-        }
+    let entry = bucket.entry(slot);
+    if entry == NO_ENTRY {
+        return None;
     }
-    None
+    // SAFETY: the entry was linked while the caller was in its region, so it is alive until the region ends.
+    let pair = unsafe { lens.pair(entry).as_ref() };
+    key.equivalent(&pair.key).then_some(pair)
 }
 
 /// Looks a key up in an array and the arrays after it, for a caller in a region.
@@ -181,13 +177,10 @@ pub(crate) unsafe fn search<'g, K, V, Q: Equivalent<K> + ?Sized>(
     let bucket = view.bucket(hash);
     match bucket.matching(tag_of(hash)).next() {
         Some(slot) => {
-            let entry = bucket.entry(slot);
-            if entry != NO_ENTRY {
-                // SAFETY: the entry was linked while the caller was in its region, so it is alive until the region ends.
-                let pair = unsafe { lens.pair(entry).as_ref() };
-                if key.equivalent(&pair.key) {
-                    return Some(pair);
-                }
+            // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
+            let pair = unsafe { look_in_slot(lens, bucket, slot, key) };
+            if pair.is_some() {
+                return pair;
             }
         }
         None if bucket.link() == END => return None,
@@ -215,10 +208,12 @@ unsafe fn search_on<'g, K, V, Q: Equivalent<K> + ?Sized>(
     let lens = Lens::new(arena);
     let mut bucket = array.view().bucket(hash);
     loop {
-        // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
-        let pair = unsafe { search_bucket(lens, bucket, tag_of(hash), key) };
-        if pair.is_some() {
-            return pair;
+        for slot in bucket.matching(tag_of(hash)) {
+            // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
+            let pair = unsafe { look_in_slot(lens, bucket, slot, key) };
+            if pair.is_some() {
+                return pair;
+            }
         }
         match bucket.link() {
             END => return None,
