@@ -6,7 +6,7 @@ use equivalent::Equivalent;
 
 use super::compute::{Compute, TryInsertError};
 use super::engine::change::{Deciding, Found, Operation, Sharing};
-use super::engine::search::Held;
+use super::engine::search::Located;
 use super::engine::Inner;
 use super::error::{InitError, UpdateError};
 use super::full::Full;
@@ -32,7 +32,7 @@ where
         (self.inner, Sharing::new(self.inner, self.reader))
     }
 
-    deciding!(self, [&self], 'a, Ref<'a, K, V> = Ref::new, Ref<'a, K, V> = Ref::new, (&K, &V) = Held::key_value);
+    deciding!(self, [&self], 'a, Ref<'a, K, V> = Ref::new, Ref<'a, K, V> = Ref::new, (&K, &V) = Located::key_value);
 }
 
 /// Writes that look at the present entry and decide. Each protects the entry that it looks at, as [`get`](Table::get) does, and acts only

@@ -10,7 +10,7 @@ use equivalent::Equivalent;
 use super::compute::{Compute, TryInsertError};
 use super::engine::arena::Lens;
 use super::engine::change::{Deciding, Found, Operation, Protecting};
-use super::engine::search::{Held, Home, Pins};
+use super::engine::search::{Held, Home, Located, Pins};
 use super::engine::Inner;
 use super::error::{InitError, UpdateError};
 use super::full::Full;
@@ -131,7 +131,7 @@ where
         key: &Q,
     ) -> Option<Ref<'a, K, V>> {
         self.verify(reader.core());
-        self.inner().search_unbound(reader, hash, key).map(Ref::new)
+        self.inner().search_unbound::<_, Held<'_, K, V>>(reader, hash, key).map(Ref::new)
     }
 
     /// The hash of a key in this table, for the lookups by a hash that is known.
@@ -369,7 +369,7 @@ where
         Ok(Ref::new(inner.get_or_init(&mut finder, key, init)?))
     }
 
-    deciding!(pub self, [&mut self], 'a, Ref<'_, K, V> = Ref::new, Ref<'_, K, V> = Ref::new, (&K, &V) = Held::key_value);
+    deciding!(pub self, [&mut self], 'a, Ref<'_, K, V> = Ref::new, Ref<'_, K, V> = Ref::new, (&K, &V) = Located::key_value);
 }
 
 impl<K, V, S> fmt::Debug for TableReader<'_, K, V, S> {
@@ -398,8 +398,8 @@ pub struct Ref<'a, K, V> {
 
 impl<'a, K, V> Ref<'a, K, V> {
     #[inline(always)]
-    pub(super) fn new(held: Held<'a, K, V>) -> Self {
-        Self { held: OnThread::new(held) }
+    pub(super) fn new(held: impl Into<Held<'a, K, V>>) -> Self {
+        Self { held: OnThread::new(held.into()) }
     }
 
     /// The key.

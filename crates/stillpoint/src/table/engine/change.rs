@@ -13,7 +13,7 @@ use super::arena::{Lens, Pair};
 use super::array::View;
 use super::bucket::NO_ENTRY;
 use super::inits::MustNotWait;
-use super::search::{search, Held, Pins};
+use super::search::{search, Located, Pins};
 use super::write::{Only, Pinned, Put};
 use super::{Inner, Owned};
 use crate::frames::{self, Kind};
@@ -80,7 +80,7 @@ pub(crate) trait Kept<K, V> {
     unsafe fn pinned(&self) -> Pinned;
 }
 
-impl<K, V> Kept<K, V> for Held<'_, K, V> {
+impl<K, V> Kept<K, V> for Located<'_, K, V> {
     #[inline(always)]
     fn pair(&self) -> &Pair<K, V> {
         self.get()
@@ -106,7 +106,7 @@ pub(crate) struct Protecting<'p, 'a, K, V, S> {
 }
 
 impl<'a, K, V, S> Finder<K, V> for Protecting<'_, 'a, K, V, S> {
-    type Kept = Held<'a, K, V>;
+    type Kept = Located<'a, K, V>;
 
     #[inline(always)]
     fn find<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Self::Kept> {
@@ -122,7 +122,7 @@ impl<'a, K, V, S> Finder<K, V> for Protecting<'_, 'a, K, V, S> {
     unsafe fn keep(&self, entry: u32) -> Self::Kept {
         // SAFETY: by the caller's promise, the slot was set under the lock, while the entry was linked or about to be
         // linked.
-        unsafe { Held::new(self.lens, entry, self.pins.slots.entry) }
+        unsafe { Located::new(self.lens, entry, self.pins.slots.entry) }
     }
 
     /// The slot is that of the new entry.
@@ -159,7 +159,7 @@ impl<K, V, S> Drop for Sharing<'_, K, V, S> {
 }
 
 impl<'a, K, V, S> Finder<K, V> for Sharing<'a, K, V, S> {
-    type Kept = Held<'a, K, V>;
+    type Kept = Located<'a, K, V>;
 
     #[inline(always)]
     fn find<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Self::Kept> {
@@ -177,7 +177,7 @@ impl<'a, K, V, S> Finder<K, V> for Sharing<'a, K, V, S> {
     unsafe fn keep(&self, entry: u32) -> Self::Kept {
         let slot = self.slot.take().expect("`hazard` has taken a slot");
         // SAFETY: by the caller's promise, the slot was set under the lock, while the entry was linked or about to be linked.
-        unsafe { Held::new(self.inner.lens(), entry, slot) }
+        unsafe { Located::new(self.inner.lens(), entry, slot) }
     }
 }
 

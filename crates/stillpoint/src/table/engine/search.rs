@@ -21,14 +21,21 @@ use crate::table::busted::{self, Variant};
 use crate::table::orders;
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// An entry that a hazard slot holds. Dropping this gives the slot back.
+/// A pair that a hazard slot holds. Dropping this gives the slot back.
+///
+/// Two words, so that a function returns it in registers.
 pub(crate) struct Held<'a, K, V> {
     pair: NonNull<Pair<K, V>>,
+    slot: Slot<'a>,
+}
+
+/// What a lookup finds: a pair that a hazard slot holds, and where it is.
+pub(crate) struct Located<'a, K, V> {
+    held: Held<'a, K, V>,
     /// The entry's index.
     pub(crate) entry: u32,
     /// Where the entry was found, if that is in the array that the reader keeps pinned between searches.
     pub(crate) found: Option<Place>,
-    slot: Slot<'a>,
 }
 
 /// A slot of a bucket, by its address.
@@ -38,23 +45,37 @@ pub(crate) struct Place {
     pub(crate) slot: usize,
 }
 
-impl<'a, K, V> Held<'a, K, V> {
+impl<K, V> Held<'_, K, V> {
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &Pair<K, V> {
+        // SAFETY: the hazard slot protects the pair, by the contract of `Located::new`.
+        unsafe { self.pair.as_ref() }
+    }
+}
+
+impl<'a, K, V> Located<'a, K, V> {
     /// # Safety
     /// The hazard slot holds the address of the entry's pair. It was set while the pair was linked, or before the pair
     /// was linked. The caller owns its record, and gives the slot to this value.
     #[inline(always)]
     pub(crate) unsafe fn new(lens: Lens<'_, K, V>, entry: u32, slot: Slot<'a>) -> Self {
-        Self { pair: lens.pair(entry), entry, found: None, slot }
+        Self { held: Held { pair: lens.pair(entry), slot }, entry, found: None }
     }
 
     #[inline(always)]
     pub(crate) fn get(&self) -> &Pair<K, V> {
-        // SAFETY: the hazard slot protects the pair, by the contract of `new`.
-        unsafe { self.pair.as_ref() }
+        self.held.get()
     }
 
     pub(crate) fn key_value(&self) -> (&K, &V) {
         (&self.get().key, &self.get().value)
+    }
+}
+
+impl<'a, K, V> From<Located<'a, K, V>> for Held<'a, K, V> {
+    #[inline(always)]
+    fn from(located: Located<'a, K, V>) -> Self {
+        located.held
     }
 }
 
@@ -77,7 +98,7 @@ fn protect<'a, K, V>(
     slot: usize,
     fence: ReaderFence,
     hazard: Slot<'a>,
-) -> Option<Held<'a, K, V>> {
+) -> Option<Located<'a, K, V>> {
     let word = bucket.word(slot);
     let mut candidate = word.load(orders::candidate());
     while candidate != NO_ENTRY {
@@ -90,7 +111,7 @@ fn protect<'a, K, V>(
         let current = if is_reloaded { word.load(orders::confirm()) } else { candidate };
         if current == candidate {
             let found = Some(Place { bucket: NonNull::from(bucket), slot });
-            return Some(Held { pair, entry: candidate, found, slot: hazard });
+            return Some(Located { held: Held { pair, slot: hazard }, entry: candidate, found });
         }
         candidate = current;
     }
@@ -112,7 +133,7 @@ unsafe fn search_bucket_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
     tag: u16,
     key: &Q,
     slots: Slots<'a>,
-) -> Option<Held<'a, K, V>> {
+) -> Option<Located<'a, K, V>> {
     // A loop, here and below: the compiler may turn `find_map` into a function call.
     for slot in bucket.matching(tag) {
         if busted::is(Variant::CompareFirst) {
@@ -370,7 +391,7 @@ impl<'a> Pins<'a> {
         lens: Lens<'_, K, V>,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>> {
+    ) -> Option<Located<'a, K, V>> {
         let slots = self.slots;
         slots.vouch();
         loop {
@@ -448,7 +469,7 @@ fn search_chains<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     array: &'a Array,
     hash: u64,
     key: &Q,
-) -> Result<Option<Held<'a, K, V>>, &'a Array> {
+) -> Result<Option<Located<'a, K, V>>, &'a Array> {
     // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may keep alive only one
     // array.
     let _pinned_next = ClearLater(slots.next);
@@ -467,7 +488,7 @@ fn search_pinned<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     array: &'a Array,
     hash: u64,
     key: &Q,
-) -> Result<Option<Held<'a, K, V>>, &'a Array> {
+) -> Result<Option<Located<'a, K, V>>, &'a Array> {
     let pinned = array.view();
     let (mut view, mut bucket) = (pinned, pinned.bucket(hash));
     loop {
@@ -501,20 +522,21 @@ fn search_on_protected<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     array: &'a Array,
     hash: u64,
     key: &Q,
-) -> Result<Option<Held<'a, K, V>>, &'a Array> {
+) -> Result<Option<Located<'a, K, V>>, &'a Array> {
     search_chains(Slots::of(record, protocol.reader_fence(), protocol), inner, array, hash, key)
 }
 
-/// A lookup by a reader that is not bound to the table: it pins the array for this call only.
+/// A lookup by a reader that is not bound to the table: it pins the array for this call only. The result is a [`Located`], or a part of it:
+/// what the caller does not ask for is not stored.
 impl<K, V, S> Inner<K, V, S> {
     /// Looks a key up, and pins its entry. The reader is of the table's domain.
     #[inline(always)]
-    pub(crate) fn search_unbound<'a, Q: Equivalent<K> + ?Sized>(
+    pub(crate) fn search_unbound<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
         &'a self,
         reader: &'a Reader,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>> {
+    ) -> Option<R> {
         // SAFETY: the slot is the reader's, and free.
         unsafe { self.search_into(reader, || reader.free_hazard(), hash, key) }
     }
@@ -524,13 +546,13 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Safety
     /// The slot is one of the table's domain, and clear. Nothing else uses it until the result is dropped.
     #[inline(always)]
-    unsafe fn search_into<'a, Q: Equivalent<K> + ?Sized>(
+    unsafe fn search_into<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
         &'a self,
         reader: &'a Reader,
         entry: impl FnOnce() -> Slot<'a>,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>> {
+    ) -> Option<R> {
         let record = reader.record();
         let [current, _, next] = record.exclusive_hazards();
         // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq`
@@ -538,14 +560,32 @@ impl<K, V, S> Inner<K, V, S> {
         if !current.load(Ordering::Relaxed).is_null() {
             return self.search_in_further_arrays(reader, entry, hash, key);
         }
-        let entry = entry();
+        let lent = Lent(entry());
         // After `entry`, which may allocate: the allocator may have taken the reader away.
         reader.vouch();
         let _pinned = ClearLater(current);
         let protocol = &self.core().protocol;
-        let slots = Slots { entry, current, next, fence: reader.fence(), record, protocol };
-        // SAFETY: the slots were free, and belong to this call until it returns.
-        unsafe { self.search_with(slots, hash, key) }
+        let slots = Slots { entry: lent.0, current, next, fence: reader.fence(), record, protocol };
+        let array = if busted::is(Variant::ArrayNotPinned) {
+            // SAFETY: every array stays as long as the table. Its buckets may go, which is the defect of this broken variant.
+            unsafe { &*self.current.load(Ordering::Acquire) }
+        } else {
+            slots.pin_current(self)
+        };
+        let bucket = array.view().bucket(hash);
+        // SAFETY: the slots were free, and belong to this call until it returns; `entry` by the caller's promise. The reader has vouched,
+        // and the array is pinned.
+        let found = match unsafe { search_bucket_protected(self.lens(), bucket, tag_of(hash), key, slots) } {
+            // The array is not pinned for longer.
+            Some(located) => Some(Located { found: None, ..located }.into()),
+            None if bucket.link() == END => None,
+            // SAFETY: as above.
+            None => unsafe { self.search_on_unbound(reader, lent.0, array, hash, key) },
+        };
+        if found.is_some() {
+            mem::forget(lent);
+        }
+        found
     }
 
     /// As [`search_unbound`](Inner::search_unbound), into a slot that is bound to no thread.
@@ -563,7 +603,8 @@ impl<K, V, S> Inner<K, V, S> {
             hold.get_or_init(|| made).slot()
         };
         // SAFETY: the slot is of the table's domain, was clear, and belongs to `hold`.
-        let held = ManuallyDrop::new(unsafe { self.search_into(reader, entry, hash, key) }?);
+        let held: ManuallyDrop<Held<'_, K, V>> =
+            ManuallyDrop::new(unsafe { self.search_into(reader, entry, hash, key) }?);
         let pair = held.pair;
         Some((pair, hold.into_inner()?))
     }
@@ -571,74 +612,64 @@ impl<K, V, S> Inner<K, V, S> {
     /// As [`search_unbound`](Inner::search_unbound), when the usual slots of arrays are taken.
     #[cold]
     #[inline(never)]
-    fn search_in_further_arrays<'a, Q: Equivalent<K> + ?Sized>(
+    fn search_in_further_arrays<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
         &'a self,
         reader: &'a Reader,
         entry: impl FnOnce() -> Slot<'a>,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>> {
+    ) -> Option<R> {
         let (current, next) = (Lent(reader.further_hazard()), Lent(reader.further_hazard()));
         // Last: until it is set, a lookup by the allocator may take the same slot.
-        let entry = entry();
+        let entry = Lent(entry());
         // As in `search_into`.
         reader.vouch();
         let slots = Slots {
-            entry,
+            entry: entry.0,
             current: current.0.hazard(),
             next: next.0.hazard(),
             fence: reader.fence(),
             record: reader.record(),
             protocol: &self.core().protocol,
         };
-        // SAFETY: the slots were free, and belong to this call until it returns.
-        unsafe { self.search_with(slots, hash, key) }
+        let found = self.search_from(slots, slots.pin_current(self), hash, key);
+        if found.is_some() {
+            mem::forget(entry);
+        }
+        found
     }
 
-    /// Looks a key up, and gives the slot of the entry to the result, or gives it back. The array is pinned when this returns.
+    /// The rest of [`search_into`](Inner::search_into), where the first bucket does not decide. The arguments fit into registers, as the
+    /// result of most callers does.
     ///
     /// # Safety
-    /// The slots are of one reader, of the table's domain, which has vouched. Nothing else uses them meanwhile.
-    #[inline(always)]
-    unsafe fn search_with<'a, Q: Equivalent<K> + ?Sized>(
-        &'a self,
-        slots: Slots<'a>,
-        hash: u64,
-        key: &Q,
-    ) -> Option<Held<'a, K, V>> {
-        let lent = Lent(slots.entry);
-        let array = if busted::is(Variant::ArrayNotPinned) {
-            // SAFETY: every array stays as long as the table. Its buckets may go, which is the defect of this broken variant.
-            unsafe { &*self.current.load(Ordering::Acquire) }
-        } else {
-            slots.pin_current(self)
-        };
-        let bucket = array.view().bucket(hash);
-        // SAFETY: by the caller's promise, and the array is pinned.
-        let mut held = unsafe { search_bucket_protected(self.lens(), bucket, tag_of(hash), key, slots) };
-        if held.is_none() && bucket.link() != END {
-            held = self.search_on_with(&slots, array, hash, key);
-        }
-        if let Some(held) = &mut held {
-            // The array is not pinned for longer.
-            held.found = None;
-            mem::forget(lent);
-        }
-        held
-    }
-
+    /// `entry` is as `search_into` demands. The reader has vouched. Its exclusive slots belong to the caller, who has pinned the array in the
+    /// first of them.
     #[cold]
     #[inline(never)]
-    fn search_on_with<'a, Q: Equivalent<K> + ?Sized>(
+    unsafe fn search_on_unbound<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
+        &'a self,
+        reader: &'a Reader,
+        entry: Slot<'a>,
+        array: &'a Array,
+        hash: u64,
+        key: &Q,
+    ) -> Option<R> {
+        let slots = Slots::of(reader.record(), reader.fence(), &self.core().protocol);
+        self.search_from(Slots { entry, ..slots }, array, hash, key)
+    }
+
+    /// Looks a key up in an array that is pinned, or in a later one. The slot of the entry belongs to the result, if there is one.
+    fn search_from<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
         &self,
-        slots: &Slots<'a>,
+        slots: Slots<'a>,
         mut array: &'a Array,
         hash: u64,
         key: &Q,
-    ) -> Option<Held<'a, K, V>> {
+    ) -> Option<R> {
         loop {
-            match search_chains(*slots, self, array, hash, key) {
-                Ok(held) => return held,
+            match search_chains(slots, self, array, hash, key) {
+                Ok(found) => return found.map(R::from),
                 Err(current) => array = current,
             }
         }
