@@ -119,13 +119,42 @@ fn protect<'a, K, V>(
     None
 }
 
-/// Looks a key up in one bucket, and pins the entry.
+/// Pins the entry in a slot of a bucket, if it has the key. Otherwise the hazard slot is clear, and `Eq` may have taken the reader away.
 ///
 /// The key is compared after the load is confirmed: only then is the entry known to be alive.
 ///
 /// # Safety
 /// The slots belong to a reader of the table's domain, and are used for nothing else during `'a`. The reader has vouched. The bucket's
 /// array is pinned.
+#[inline(always)]
+unsafe fn protect_in_slot<'a, K, V, Q: Equivalent<K> + ?Sized>(
+    lens: Lens<'_, K, V>,
+    bucket: &Bucket,
+    slot: usize,
+    key: &Q,
+    slots: Slots<'a>,
+) -> Option<Located<'a, K, V>> {
+    if busted::is(Variant::CompareFirst) {
+        let entry = bucket.word(slot).load(Ordering::Acquire);
+        // SAFETY: unsound on purpose. The entry may be freed already, which is the defect of this broken variant.
+        if entry == NO_ENTRY || !key.equivalent(&unsafe { lens.pair(entry).as_ref() }.key) {
+            return None;
+        }
+    }
+    let located = ManuallyDrop::new(protect(lens, bucket, slot, slots.fence, slots.entry)?);
+    // The slot is cleared, also if `Eq` panics, and stays lent.
+    let clear = ClearLater(slots.entry.hazard());
+    if !key.equivalent(&located.get().key) {
+        return None;
+    }
+    mem::forget(clear);
+    Some(ManuallyDrop::into_inner(located))
+}
+
+/// Looks a key up in one bucket, and pins the entry.
+///
+/// # Safety
+/// As for [`protect_in_slot`].
 #[inline(always)]
 unsafe fn search_bucket_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
     lens: Lens<'_, K, V>,
@@ -136,25 +165,14 @@ unsafe fn search_bucket_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
 ) -> Option<Located<'a, K, V>> {
     // A loop, here and below: the compiler may turn `find_map` into a function call.
     for slot in bucket.matching(tag) {
-        if busted::is(Variant::CompareFirst) {
-            let entry = bucket.word(slot).load(Ordering::Acquire);
-            // SAFETY: unsound on purpose. The entry may be freed already, which is the defect of this broken variant.
-            if entry == NO_ENTRY || !key.equivalent(&unsafe { lens.pair(entry).as_ref() }.key) {
-                continue;
-            }
+        // SAFETY: by the caller's promise.
+        let located = unsafe { protect_in_slot(lens, bucket, slot, key, slots) };
+        if located.is_some() {
+            return located;
         }
-        if let Some(held) = protect(lens, bucket, slot, slots.fence, slots.entry) {
-            // The slot is cleared, also if `Eq` panics, and stays lent.
-            let (clear, held) = (ClearLater(slots.entry.hazard()), ManuallyDrop::new(held));
-            if key.equivalent(&held.get().key) {
-                mem::forget(clear);
-                return Some(ManuallyDrop::into_inner(held));
-            }
-            drop(clear);
-            // `Eq` may have taken the reader away.
-            if !busted::is(Variant::VouchedOnce) {
-                slots.vouch();
-            }
+        // `Eq` may have taken the reader away.
+        if !busted::is(Variant::VouchedOnce) {
+            slots.vouch();
         }
     }
     None
@@ -573,12 +591,14 @@ impl<K, V, S> Inner<K, V, S> {
             slots.pin_current(self)
         };
         let bucket = array.view().bucket(hash);
+        let hit = bucket.matching(tag_of(hash)).next();
         // SAFETY: the slots were free, and belong to this call until it returns; `entry` by the caller's promise. The reader has vouched,
         // and the array is pinned.
-        let found = match unsafe { search_bucket_protected(self.lens(), bucket, tag_of(hash), key, slots) } {
+        let located = hit.and_then(|slot| unsafe { protect_in_slot(self.lens(), bucket, slot, key, slots) });
+        let found = match located {
             // The array is not pinned for longer.
             Some(located) => Some(Located { found: None, ..located }.into()),
-            None if bucket.link() == END => None,
+            None if hit.is_none() && bucket.link() == END => None,
             // SAFETY: as above.
             None => unsafe { self.search_on_unbound(reader, lent.0, array, hash, key) },
         };
@@ -639,12 +659,12 @@ impl<K, V, S> Inner<K, V, S> {
         found
     }
 
-    /// The rest of [`search_into`](Inner::search_into), where the first bucket does not decide. The arguments fit into registers, as the
-    /// result of most callers does.
+    /// The rest of [`search_into`](Inner::search_into), for a key that is not the first with its tag: as for [`search`], a loop of lookups is
+    /// short without it. The arguments fit into registers, as the result of most callers does.
     ///
     /// # Safety
-    /// `entry` is as `search_into` demands. The reader has vouched. Its exclusive slots belong to the caller, who has pinned the array in the
-    /// first of them.
+    /// `entry` is as `search_into` demands. The exclusive slots of the reader belong to the caller, who has pinned the array in the first of
+    /// them.
     #[cold]
     #[inline(never)]
     unsafe fn search_on_unbound<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
@@ -656,6 +676,10 @@ impl<K, V, S> Inner<K, V, S> {
         key: &Q,
     ) -> Option<R> {
         let slots = Slots::of(reader.record(), reader.fence(), &self.core().protocol);
+        // `Eq` may have taken the reader away.
+        if !busted::is(Variant::VouchedOnce) {
+            slots.vouch();
+        }
         self.search_from(Slots { entry, ..slots }, array, hash, key)
     }
 
