@@ -1142,8 +1142,9 @@ STILL_NODISCARD int still_timer_is_pending(const struct still_wheel *wheel, cons
 int still_wheel_advance(struct still_wheel *wheel, uint64_t now) STILL_NOEXCEPT;
 
 /* Removes and returns a timer that was due at the last still_wheel_advance. A timer that was added since then, with a deadline in the
- * past, is due at the next still_wheel_advance. NULL: no timer is due, and errno is unchanged. Afterwards the timer's memory is the
- * program's. */
+ * past, is due at the next still_wheel_advance. Afterwards the timer's memory is the program's. NULL: no timer is known to be due, and
+ * errno is unchanged. One call moves at most 64 timers of each level within the wheel. If more of them may be due,
+ * still_wheel_next_deadline says the present time, and the next call moves more. */
 STILL_NODISCARD struct still_timer *still_wheel_pop(struct still_wheel *wheel) STILL_NOEXCEPT;
 
 /* Removes and returns any timer, due or not. NULL: the wheel is empty. */

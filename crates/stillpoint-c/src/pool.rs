@@ -498,17 +498,19 @@ unsafe extern "C" fn put_many_slowly(
     briefly(|| {
         // SAFETY: the caller passes a handle, on its thread, and `count` addresses.
         let (local, objects) = unsafe { (local(handle)?, slice(objects.cast_mut(), count)?) };
-        if objects.iter().any(|object| object.is_null()) {
-            return Err(Refusal::invalid(c"NULL was put back"));
-        }
-        // SAFETY: the slice has the same addresses, none of which is null, and `NonNull` has the layout of a pointer.
+        let before_null = objects.iter().position(|object| object.is_null()).unwrap_or(count);
+        // SAFETY: these addresses of the slice are not null, and `NonNull` has the layout of a pointer.
         let objects =
-            unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
+            unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), before_null) };
         if tsan::is_there() {
             objects.iter().for_each(|object| tsan::release(object.as_ptr()));
         }
         // SAFETY: the caller does not use the objects any more.
-        unsafe { local.free_many(objects) }.map(|()| 0).map_err(refused)
+        unsafe { local.free_many(objects) }.map_err(refused)?;
+        if before_null < count {
+            return Err(Refusal::invalid(c"NULL was put back"));
+        }
+        Ok(0)
     })
 }
 

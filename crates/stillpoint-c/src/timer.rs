@@ -32,6 +32,18 @@ impl Kind for Wheel {
     const NAME: &'static str = "a wheel";
 }
 
+/// Takes a node that is due. Goes on as long as a pop only moves nodes within the wheel.
+pub(crate) fn pop_due(wheel: &mut NodeWheel) -> Option<NonNull<Node>> {
+    let mut moved = None;
+    loop {
+        let found = wheel.pop();
+        // No node is due when a pop neither returns nor moves one.
+        if found.is_some() || moved.replace(wheel.stats().moved) == Some(wheel.stats().moved) {
+            return found;
+        }
+    }
+}
+
 /// Runs a call on a wheel. No such call calls the program back.
 unsafe fn within<A>(
     wheel: *const still_wheel,

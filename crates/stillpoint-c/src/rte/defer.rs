@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
+use std::iter;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -90,7 +91,12 @@ impl Queue {
             name: unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
             capacity,
             bytes,
-            trigger: (trigger_reclaim_limit as usize).saturating_mul(stride),
+            // Above `size`: never, although the capacity is larger.
+            trigger: if trigger_reclaim_limit > size {
+                usize::MAX
+            } else {
+                trigger_reclaim_limit as usize * stride
+            },
             most: max_reclaim_size,
             free,
             context: parameters.p,
@@ -164,7 +170,8 @@ impl Queue {
                 &mut short[..length]
             }
             length => {
-                long = vec![0; length];
+                // Not `vec![0; length]`: the reserve has memory for requests that cannot be refused, and not for zeroed ones.
+                long = iter::repeat_n(0, length).collect::<Vec<_>>();
                 &mut long
             }
         };

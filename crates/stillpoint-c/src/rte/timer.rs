@@ -17,6 +17,7 @@ use super::print;
 use crate::border::{briefly, call, Refusal};
 use crate::own::{self, own, Own};
 use crate::reserve;
+use crate::timer::pop_due;
 
 /// A timer, to C.
 #[repr(C)]
@@ -240,26 +241,16 @@ impl Lcore {
     /// `next`.
     fn pop(&self, lcore: u32) -> Option<Handle> {
         let mut list = self.list.lock();
-        let mut moved = None;
-        loop {
-            if let Some(node) = list.wheel.pop() {
-                let timer = Handle::of(node);
-                // SAFETY: by step 2, a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
-                if unsafe { timer.take(Status::of(RUNNING, lcore), |status| status.state == PENDING) }
-                    .is_some()
-                {
-                    return Some(timer);
-                }
-                continue;
-            }
-            // A pop may only move timers within the wheel. No timer is due when a pop neither returns nor moves one.
-            let so_far = list.wheel.stats().moved;
-            if moved.replace(so_far) == Some(so_far) {
-                list.managers -= 1;
-                self.next.store(list.wheel.next_deadline().unwrap_or(u64::MAX), Ordering::Relaxed);
-                return None;
+        while let Some(node) = pop_due(&mut list.wheel) {
+            let timer = Handle::of(node);
+            // SAFETY: by step 2, a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
+            if unsafe { timer.take(Status::of(RUNNING, lcore), |status| status.state == PENDING) }.is_some() {
+                return Some(timer);
             }
         }
+        list.managers -= 1;
+        self.next.store(list.wheel.next_deadline().unwrap_or(u64::MAX), Ordering::Relaxed);
+        None
     }
 }
 

@@ -13,9 +13,9 @@ use crate::reader;
 /// What there is too little of for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Memory for the key.
+    /// Memory for the key, the entry or a bucket.
     Memory,
-    /// Room in the table.
+    /// Room below `max_len`.
     Room,
 }
 
@@ -93,7 +93,7 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
                 match view.try_insert(own, value).map(drop) {
                     Ok(()) => Ok(None),
                     Err(TryInsertError::Occupied { current, .. }) => Ok(Some(*current)),
-                    Err(_) => Err(Lack::Room),
+                    Err(_) => Err(self.lack()),
                 }
             })
         }
@@ -116,9 +116,18 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
         answers.into_iter().find(|answer| *answer != 0).unwrap_or(0)
     }
 
-    fn old(answer: Replaced<'_, K, Word, S>) -> Result<Option<Word>, Lack> {
+    fn old(&self, answer: Replaced<'_, K, Word, S>) -> Result<Option<Word>, Lack> {
         // The table retires the entry that is dropped here.
-        answer.map(|old| old.map(|old| *old.value())).map_err(|_| Lack::Room)
+        answer.map(|old| old.map(|old| *old.value())).map_err(|_| self.lack())
+    }
+
+    /// What the table lacked when it refused an entry.
+    fn lack(&self) -> Lack {
+        if raw::has_used_all_slots(&self.table) {
+            Lack::Room
+        } else {
+            Lack::Memory
+        }
     }
 }
 
@@ -169,7 +178,7 @@ impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
         // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe {
             K::with(key, self.bytes, |key| {
-                Self::old(self.table.insert(K::own(key).ok_or(Lack::Memory)?, value))
+                self.old(self.table.insert(K::own(key).ok_or(Lack::Memory)?, value))
             })
         }
     }

@@ -191,6 +191,16 @@ static void one_thread(void)
     for (ssize_t wanted = 3, left = 10; left > 0; left -= wanted)
         CHECK(still_htimer_manage_time(5, 0) == (left < wanted ? left : wanted));
     CHECK(fired == 10 && still_htimer_manage_time(6, 0) == 0 && still_htimer_stop() == 0);
+
+    /* A timer that is due, in a slot of the wheel with more than one step moves that are not. */
+    begin(1, 0, 0);
+    static struct still_htimer later[200];
+    for (int i = 0; i < 200; i++)
+        CHECK(still_htimer_add(&later[i], 95, 0, fire, NULL, 0) == 0);
+    memset(&again, 0, sizeof again);
+    CHECK(still_htimer_add(&again, 64, 0, fire, NULL, 0) == 0);
+    CHECK(still_htimer_manage_time(64, 0) == 1 && still_htimer_manage_time(94, 0) == 0);
+    CHECK(still_htimer_manage_time(95, 0) == 200 && still_htimer_stop() == 0);
 }
 
 /* A thread that manages when still_htimer_next says so, and no more often, expires all timers, in a few calls for each. */

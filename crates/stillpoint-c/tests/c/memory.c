@@ -288,6 +288,7 @@ static void table_of(size_t bytes, size_t capacity)
     struct still_reader *own = reader(of);
     struct still_table_options options = STILL_TABLE_OPTIONS_INIT;
     options.capacity = capacity;
+    options.max_len = 1000000; /* not reached: the reason of a refusal is memory */
     struct still_table *table;
     MAKES(table, still_table_new(of, bytes, &options));
     unsigned char key[100] = {0};

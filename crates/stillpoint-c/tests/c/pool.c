@@ -150,6 +150,12 @@ int main(void)
     REFUSED(still_local_get_many(first, NULL, 1), -EINVAL, "NULL");
     void *nothing[2] = { NULL, NULL };
     REFUSED(still_local_put_many(first, nothing, 2), -EINVAL, "NULL");
+    /* Those before the one that is refused have been put back. */
+    void *some[3];
+    CHECK(still_local_get_many(first, some, 2) == 0);
+    some[2] = NULL;
+    REFUSED(still_local_put_many(first, some, 3), -EINVAL, "NULL");
+    CHECK(still_pool_stats(pool, &stats) == 0 && stats.available == capacity);
 
     struct still_block block;
     CHECK(still_local_get_block(first, &block) == 0 && block.objects > 1 && block.stride >= BYTES);

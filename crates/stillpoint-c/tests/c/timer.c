@@ -59,6 +59,18 @@ int main(void)
     CHECK(still_wheel_take_any(wheel) != NULL && still_wheel_take_any(wheel) != NULL);
     CHECK(still_wheel_take_any(wheel) == NULL && still_wheel_len(wheel) == 0);
 
+    /* A call that only moves timers returns none, and says that more may be due. */
+    CHECK(still_wheel_free(wheel) == 0 && (wheel = still_wheel_new(0)) != NULL);
+    memset(connections, 0, sizeof connections);
+    for (int i = 0; i < 200; i++)
+        CHECK(still_timer_add(wheel, &connections[i].timer, 95) == 0);
+    CHECK(still_timer_add(wheel, &connections[200].timer, 64) == 0 && still_wheel_advance(wheel, 64) == 0);
+    struct still_timer *due;
+    int calls = 0;
+    while ((due = still_wheel_pop(wheel)) == NULL && ++calls < 10)
+        CHECK(still_wheel_next_deadline(wheel, &next) == 1 && next == 64);
+    CHECK(due == &connections[200].timer && calls > 0);
+
     REFUSED(still_timer_add(wheel, NULL, 1), -EINVAL, "NULL");
     REFUSED(still_wheel_next_deadline(wheel, NULL), -EINVAL, "NULL");
     REFUSED(still_wheel_advance(NULL, 1), -EINVAL, "NULL");

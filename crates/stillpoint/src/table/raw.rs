@@ -26,6 +26,22 @@ use crate::rcu::Reader;
 /// The address that is the value of an entry, and the slot that holds it. `None` if the address is null: nothing is held.
 pub type Address = Option<(NonNull<()>, Slot)>;
 
+/// Whether every slot below the table's limit has been used: a table that is [full](super::Full) then has no room, and otherwise no memory.
+///
+/// ```
+/// use stillpoint::table::{raw, Table};
+/// use stillpoint::rcu;
+///
+/// let table = Table::builder_in(rcu::default_domain()).max_len(1).build()?;
+/// assert!(!raw::has_used_all_slots(&table));
+/// table.insert("a", 1).unwrap();
+/// assert!(table.insert("b", 2).is_err() && raw::has_used_all_slots(&table));
+/// # Ok::<(), stillpoint::table::OutOfMemory>(())
+/// ```
+pub fn has_used_all_slots<K, V, S>(table: &Table<K, V, S>) -> bool {
+    table.inner().arena().is_used_up()
+}
+
 /// The most keys of one call of [`protect_many`].
 pub const MOST: usize = 64;
 

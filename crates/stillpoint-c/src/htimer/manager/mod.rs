@@ -22,6 +22,7 @@ use stillpoint_sys::tsan;
 
 use crate::border::{Refusal, Uncancelled};
 use crate::reserve;
+use crate::timer::pop_due;
 
 /// A manager, to C: the address of its place among all.
 #[repr(C)]
@@ -576,7 +577,7 @@ impl Calling<'_> {
         while count < burst {
             // SAFETY: as above.
             let own = unsafe { manager.own() };
-            let Some(node) = own.wheel().pop() else {
+            let Some(node) = pop_due(own.wheel()) else {
                 // What the functions have added since then, due or not, counts as well.
                 own.quiet_until = own.wheel().next_deadline().unwrap_or(u64::MAX);
                 break;

@@ -174,6 +174,12 @@ impl<K, V> Arena<K, V> {
         })
     }
 
+    /// Whether every slot below the limit has been used.
+    pub(crate) fn is_used_up(&self) -> bool {
+        // Relaxed: compared, not followed.
+        self.fresh.load(Ordering::Relaxed) >= self.limit
+    }
+
     /// A slot, which the caller then owns; `None` when the limit is reached or there is no memory.
     #[inline(always)]
     pub(crate) fn allocate(&self, hint: usize) -> Option<u32> {
