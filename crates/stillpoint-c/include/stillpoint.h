@@ -112,8 +112,9 @@
  *   destructor must free it there. If the main thread returns from main, the process ends, and no key destructors run.
  *
  * FORK
- *   The parent must pause its queues before it forks, and must fork while no other thread changes a table. The child has one thread. It
- *   must call still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no thread, and refuses objects;
+ *   The parent must pause its queues before it forks, and must fork while no other thread changes a table, is in still_queue_barrier, or
+ *   gets objects of a pool that may grow: the child would wait for that thread's locks for ever. The child has one thread. It must call
+ *   still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no thread, and refuses objects;
  *   still_queue_start gives a queue another thread.
  *
  * MEMORY

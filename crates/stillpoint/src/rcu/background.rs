@@ -219,6 +219,7 @@ impl BackgroundReclaimer {
             }
             // A silent reader has vouched since the last look: the next poll goes on.
             Obstacle::Nothing => {}
+            Obstacle::Hazard => patience.wait(event, Next::Release, None, || has_work(1)),
             _ => patience.wait(event, Next::News, None, || has_work(1)),
         }
     }

@@ -19,7 +19,8 @@ use crate::own_writes::OwnRuns;
 /// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. A long
 /// chain, in which each object owns the cell of the next one, is an exception. Objects nested deeper than 32 cells are dropped
 /// one after the other, so that a long list needs little stack. There, the fields that follow a cell are dropped before what the
-/// cell held. Everything is dropped before the drop of the outermost cell returns.
+/// cell held. Everything is dropped before the drop of the outermost cell returns; in a destructor that runs because the last handle of
+/// a domain is dropped, before that drop returns.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;

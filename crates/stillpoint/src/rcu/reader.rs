@@ -282,7 +282,7 @@ impl Guard<'_> {
     /// **Nothing calls it by itself:** a thread must poll a reclaimer of the domain, or run a background reclaimer.
     /// The function is left to the domain, like a [`Retired`](super::Retired) that is dropped, and cannot be refused. `Retired`
     /// says which thread calls it, when, and what it counts as. It never runs within this call, or at the end of the guard. The
-    /// cost is bounded: one allocation for the function and one for its place; each 64th call also moves what 64 calls have left.
+    /// cost is bounded: one allocation for the function and one for its place.
     /// A structure that defers much, or must know when functions run, should have its own [`Reclaimer`](super::Reclaimer).
     ///
     /// ```

@@ -260,12 +260,14 @@ impl Reclaimer {
     /// As [`poll`](Reclaimer::poll), but looks at `limit` objects at most, and frees those that no protected load holds.
     /// Objects that were held at an earlier poll take turns with the others, so 0 does not mean that nothing is ready.
     ///
+    /// It may look at as many again of a thread or a table that writes no more, 64 at most. These are not in the result.
+    ///
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
         let freed = self.list.poll(limit);
         let core = self.list.core();
-        core.visit_silent(self.list.counters().round(), SHARE, || core.age());
+        core.visit_silent(self.list.counters().round(), limit.min(SHARE), || core.age());
         freed
     }
 

@@ -110,8 +110,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
         Self::with_capacity_in(domain, 0)
     }
 
-    /// An empty table of `domain` that neither grows nor allocates before it has `entries` entries. Their memory is
-    /// allocated now, in huge pages where the system has some: with millions of entries, TLB misses cost as much as
+    /// An empty table of `domain` that does not grow before it has `entries` entries, and allocates nothing before but for a bucket whose
+    /// chain is longer than most. Their memory is allocated now, in huge pages where the system has some: with millions of entries, TLB misses cost as much as
     /// cache misses.
     ///
     /// # Panics
@@ -308,9 +308,9 @@ where
         self.inner().capacity()
     }
 
-    /// Makes room for `additional` more entries, so that their insertions cause neither growth nor page faults, unless
-    /// [`shrink_to_fit`](Table::shrink_to_fit) has given the memory back. Readers
-    /// and other writers go on meanwhile. Removed entries that no reader keeps alive are freed first, and their memory
+    /// Makes room for `additional` more entries, so that their insertions do not grow the table. They cause no page faults either, as far as
+    /// this call allocates memory: of what the table had before, the pages that were never used are not touched now. Readers and other writers
+    /// go on meanwhile. Removed entries that no reader keeps alive are freed first, and their memory
     /// counts as room.
     ///
     /// # Errors
@@ -355,8 +355,8 @@ where
     /// nearly all of it: then make a new table.
     ///
     /// Takes time in proportion to the number of buckets, and to the most entries that there ever were. It locks out a writer for at most
-    /// 64 buckets, or 256 free slots, at a time. A writer that would find a table with a limit full waits for the end of this call. Each
-    /// call that shrinks the table leaves a few hundred bytes with it until the table is dropped.
+    /// 64 buckets, or 256 free slots, at a time. A writer that would find a table with a limit full waits for the end of this call, and with it the
+    /// writers of keys of the same stripe, one of up to 256. Each call that shrinks the table leaves a few hundred bytes with it until the table is dropped.
     ///
     /// If there is no memory, it does nothing, or leaves the rest to later writers. If the table shrinks during an
     /// iteration, the iteration has to hash keys, and reads each chain of the smaller array once for each chain that

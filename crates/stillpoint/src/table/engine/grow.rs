@@ -16,11 +16,15 @@ use super::write::under_lock;
 use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::work;
 
 /// Chains that a write moves besides its own. With these, insertions end a growth before they fill the next array.
 pub(crate) const SHARE: usize = 2;
 /// Chains moved under one lock when everything is moved.
 const PIECE: usize = 64;
+/// Chains that have moved already, which a call passes under one lock: writes to the last chains of a stripe have moved these before the
+/// cursor comes to them.
+const PASSED: usize = 64;
 
 impl<K, V, S> Inner<K, V, S>
 where
@@ -70,15 +74,23 @@ where
     }
 
     /// Moves up to `share` chains of the stripe that `hash` belongs to, and leaves the array when all have moved. If that makes a small
-    /// table a large one, the caller then holds another stripe: that of the hash.
+    /// table a large one, the caller then holds another stripe: that of the hash. Passes up to [`PASSED`] chains that have moved.
     ///
     /// Afterwards, the buckets of the old array may be gone: the caller must not read them.
     fn advance<'s>(&'s self, held: &mut Held<'s>, hash: usize, share: usize) -> Moved {
         let (array, mut moved) = (held.array(), Moved::default());
         let Some(next) = array.next() else { return moved };
-        while held.cursor() < array.len() && moved.chains < share {
+        let mut passed = 0;
+        while held.cursor() < array.len() {
+            moved.has_more = moved.chains == share || passed == PASSED;
+            if moved.has_more {
+                return moved;
+            }
+            work::step();
             let index = held.cursor() + hash % array.stripe_count();
-            if !is_moved(array.bucket(index)) {
+            if is_moved(array.bucket(index)) {
+                passed += 1;
+            } else {
                 let Some(buckets) = self.move_chain(array, index, next) else {
                     moved.lacks_memory = true;
                     return moved;
@@ -87,11 +99,9 @@ where
             }
             held.set_cursor(held.cursor() + array.stripe_count());
         }
-        if held.cursor() >= array.len() {
-            held.leave_for(next);
-            if array.count_moved_stripe() {
-                self.finish(array, next, held, hash);
-            }
+        held.leave_for(next);
+        if array.count_moved_stripe() {
+            self.finish(array, next, held, hash);
         }
         moved
     }
@@ -281,7 +291,7 @@ where
             if self.stripes.count() > count {
                 // A small table has become a large one, which may already be moving, too.
                 (number, count) = (0, self.stripes.count());
-            } else if moved.chains < PIECE {
+            } else if !moved.has_more {
                 number += 1;
             }
         }
@@ -297,6 +307,8 @@ struct Moved {
     buckets: usize,
     /// Whether the next chain stays where it is, for want of memory.
     lacks_memory: bool,
+    /// Whether the stripe has chains left that this call did not look at, as it has done its share.
+    has_more: bool,
 }
 
 impl Moved {
@@ -332,5 +344,57 @@ impl Drop for Undo<'_> {
         for bucket in targets.flat_map(|target| self.next.chain(target)) {
             bucket.entries().filter(|&(_, entry)| own(entry)).for_each(|(slot, _)| bucket.unlink_entry(slot));
         }
+    }
+}
+
+#[cfg(all(test, not(any(miri, stillpoint_loom))))]
+mod tests {
+    use std::hash::{BuildHasherDefault, Hasher};
+
+    use super::{PASSED, SHARE};
+    use crate::rcu::Domain;
+    use crate::table::engine::slab::Touch;
+    use crate::table::Table;
+
+    #[derive(Default)]
+    struct Identity(u64);
+
+    impl Hasher for Identity {
+        fn finish(&self) -> u64 {
+            self.0
+        }
+
+        fn write(&mut self, _: &[u8]) {
+            unreachable!("keys are numbers");
+        }
+
+        fn write_u64(&mut self, key: u64) {
+            self.0 = key;
+        }
+    }
+
+    /// Writes to the last chains of a stripe first: when the cursor comes to these, they have moved.
+    #[test]
+    fn a_write_looks_at_few_chains_that_have_moved() {
+        const CHAINS: usize = 1 << 17;
+        let builder = Table::builder_in(&Domain::new()).hasher(BuildHasherDefault::<Identity>::default());
+        let table: Table<u64, (), _> = builder.unmixed().capacity(CHAINS * 5).build().unwrap();
+        let inner = table.inner();
+        assert!(inner.begin_move(inner.stripes.lock(0).array(), CHAINS * 2, Touch::Lazily));
+        let (mut writes, mut most) = (0, 0);
+        while is_moving(&table) {
+            writes += 1;
+            let key = (CHAINS - 256 * (writes % (CHAINS / 256)).max(1)) as u64;
+            most = most.max(stillpoint_sys::work::steps_of(|| drop(table.insert(key, ()).unwrap())).0);
+        }
+        assert!(
+            (PASSED..=PASSED + SHARE).contains(&most) && writes < CHAINS / 256,
+            "{most}, {writes} writes"
+        );
+    }
+
+    /// Whether stripe 0 is moving.
+    fn is_moving<S>(table: &Table<u64, (), S>) -> bool {
+        table.inner().stripes.lock(0).array().next().is_some()
     }
 }

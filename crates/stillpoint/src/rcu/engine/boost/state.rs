@@ -309,8 +309,12 @@ pub(crate) struct Given {
 /// For the thread itself.
 impl BoostState {
     /// Restores the thread, whatever others are doing. Returns whether a booster may still raise it: then the reader must
-    /// look again at the end of its next section.
+    /// look again at the end of its next section. A signal handler that has interrupted this call leaves it to it.
     pub(crate) fn end_own(&self) -> bool {
+        // Relaxed: only this thread sets and clears the bit.
+        if self.word.load(Ordering::Relaxed) & OWN != 0 {
+            return true;
+        }
         if self.take_part(OWN, |word| word & (RAISING | ACTIVE | ENDING) != 0) {
             // A thread may always lower itself.
             // SAFETY: this thread has `OWN`.
@@ -345,8 +349,8 @@ impl BoostState {
         self.word.fetch_or(CLOSED, Ordering::Relaxed);
         loop {
             self.end_own();
-            // Acquire: pairs with the release in `abandon` and `finish`.
-            let seen = self.word.load(Ordering::Acquire);
+            // Acquire: pairs with the release in `abandon` and `finish`. `OWN`: this is a signal handler that has interrupted `end_own`.
+            let seen = self.word.load(Ordering::Acquire) & !OWN;
             if seen == CLOSED || busted::is(Variant::BoostCloseHasty) {
                 return;
             }

@@ -379,12 +379,13 @@ pub(crate) fn protect_word<T>(
 
 #[cfg(all(test, target_os = "linux", not(any(stillpoint_loom, stillpoint_portable))))]
 mod tests {
-    use std::ptr;
+    use std::ptr::{self, NonNull};
     use std::time::{Duration, Instant};
 
     use super::{clear_hazard, set_hazard, Claim, Record};
     use crate::fence::{fault, Mode};
     use crate::rcu::other::silent;
+    use crate::rcu::raw::{Callback, CallbackQueue};
     use crate::rcu::wait::SynchronizeError;
     use crate::rcu::Domain;
 
@@ -444,6 +445,29 @@ mod tests {
             panic!("the fence is refused")
         };
         assert_eq!(error.raw_os_error(), libc::EPERM);
+    }
+
+    /// Of a queue, too: but not an earlier refusal, for a reader that is gone by now.
+    #[test]
+    fn a_barrier_of_a_queue_fails_by_a_refusal_that_is_its_own() {
+        unsafe extern "C-unwind" fn nothing(_: NonNull<Callback>) {}
+        let domain = asymmetric();
+        let (queue, mut node) = (CallbackQueue::new(&domain), Callback::new());
+        let reader = silent(&domain);
+        fault::refuse(true);
+        assert!(domain.synchronize().is_err());
+        drop(reader);
+        assert!(domain.core().protocol.fence_error().is_some());
+        // SAFETY: the node stays until the end.
+        unsafe { queue.push(NonNull::from(&mut node), nothing) };
+        assert_eq!(queue.barrier(), Ok(()));
+
+        let _reader = silent(&domain);
+        // SAFETY: as above; it was called.
+        unsafe { queue.push(NonNull::from(&mut node), nothing) };
+        assert!(matches!(queue.barrier(), Err(SynchronizeError::Fence(_))));
+        fault::refuse(false);
+        assert_eq!(queue.barrier(), Ok(()));
     }
 
     /// Threads that wait for a refused fence look again less and less often, as they do without a pace.

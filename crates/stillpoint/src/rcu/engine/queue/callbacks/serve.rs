@@ -270,6 +270,7 @@ impl Callbacks {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         SynchronizeError::unless_foreign(&self.core)?;
         SynchronizeError::unless_own_region(&self.core, u64::MAX)?;
+        let refusals = self.core.protocol.refusals();
         let markers = [Marker::push(self, false), Marker::push(self, true)];
         let is_over = || markers.iter().all(|marker| marker.is_called());
         let (mut patience, mut share) = (Patience::new(), SHARE);
@@ -295,10 +296,16 @@ impl Callbacks {
                     self.wait(next, &mut patience, deadline, is_over);
                 }
             }
-            if let Some(error) = self.core.protocol.fence_error() {
-                return Err(SynchronizeError::Fence(error));
+            if is_over() {
+                continue;
             }
-            if !is_over() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            // An earlier refusal says nothing: that reader may be gone, and that thread may have had a filter of its own.
+            if self.core.protocol.refusals() != refusals {
+                if let Some(error) = self.core.protocol.fence_error() {
+                    return Err(SynchronizeError::Fence(error));
+                }
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 // Reports the reader in the way, if there is one.
                 let core = &self.core;
                 return core.wait_for(core.protocol.start(), Some(Duration::ZERO)).and(Err(core.busy()));
