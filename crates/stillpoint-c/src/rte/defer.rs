@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
-use std::iter;
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -149,14 +149,14 @@ impl Queue {
     }
 
     /// Removes the first element if its grace period is over, and copies it.
-    fn take(&self, copy: &mut [u64]) -> bool {
+    fn take(&self, copy: &mut [MaybeUninit<u64>]) -> bool {
         let mut words = self.lock();
         let Some(&token) = words.front() else { return false };
         if !self.variable.is_over(token) {
             return false;
         }
         words.pop_front();
-        copy.iter_mut().zip(words.drain(..self.stride() - 1)).for_each(|(place, word)| *place = word);
+        copy.iter_mut().zip(words.drain(..self.stride() - 1)).for_each(|(place, word)| _ = place.write(word));
         true
     }
 
@@ -164,14 +164,14 @@ impl Queue {
         // The program's function may reach cancellation points.
         let _whole = Uncancelled::new();
         let (mut short, mut long);
-        let copy: &mut [u64] = match self.stride() - 1 {
+        let copy: &mut [MaybeUninit<u64>] = match self.stride() - 1 {
             length @ ..=SHORT => {
-                short = [0; SHORT];
+                short = [MaybeUninit::uninit(); SHORT];
                 &mut short[..length]
             }
             length => {
-                // Not `vec![0; length]`: the reserve has memory for requests that cannot be refused, and not for zeroed ones.
-                long = iter::repeat_n(0, length).collect::<Vec<_>>();
+                // Not zeroed: the reserve has no zeroed memory.
+                long = Box::new_uninit_slice(length);
                 &mut long
             }
         };

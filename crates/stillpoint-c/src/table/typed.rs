@@ -123,7 +123,7 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
 
     /// What the table lacked when it refused an entry.
     fn lack(&self) -> Lack {
-        if raw::has_used_all_slots(&self.table) {
+        if raw::is_at_limit(&self.table) {
             Lack::Room
         } else {
             Lack::Memory

@@ -260,7 +260,8 @@ impl Reclaimer {
     /// As [`poll`](Reclaimer::poll), but looks at `limit` objects at most, and frees those that no protected load holds.
     /// Objects that were held at an earlier poll take turns with the others, so 0 does not mean that nothing is ready.
     ///
-    /// It may look at as many again of a thread or a table that writes no more, 64 at most. These are not in the result.
+    /// It may also look at up to `limit` objects, 64 at most, of one thread or table that has stopped writing. The result does not count
+    /// these.
     ///
     /// # Panics
     /// As [`poll`](Reclaimer::poll).

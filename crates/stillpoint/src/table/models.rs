@@ -439,9 +439,8 @@ impl Hash for Leaving {
 
 /// `Eq` may take the reader away, or vouch for a later token: the lookup goes on as if it had just begun. The first key of the chain is
 /// another one.
-#[test]
-fn a_comparison_takes_the_reader_away() {
-    check(3, || {
+fn compare_with_a_reader_taken_away(is_bound: bool) {
+    check(3, move || {
         let domain = Domain::new();
         let table = Table::builder_in(&domain).hasher(Chains::Same).unmixed().build().expect("a small table");
         let key = |number| Leaving { number, leave: None };
@@ -456,14 +455,27 @@ fn a_comparison_takes_the_reader_away() {
             // SAFETY: the reader lives longer than the key.
             let leave = move || _ = unsafe { (*core).protocol.go_away(&*record) };
             let key = Leaving { number: 1, leave: Some(Box::new(leave)) };
-            let mut lookup = reading.1.reader(&mut reader);
-            let found = lookup.get(&key).map(|entry| entry.value().read());
+            let found = if is_bound {
+                reading.1.reader(&mut reader).get(&key).map(|entry| entry.value().read())
+            } else {
+                reading.1.protect(&reader, &key).map(|entry| entry.value().read())
+            };
             assert!(matches!(found, None | Some(101)));
         });
         drop(table.1.remove(&key(1)));
         table.1.poll();
         thread.join().unwrap();
     });
+}
+
+#[test]
+fn a_comparison_takes_the_reader_away() {
+    compare_with_a_reader_taken_away(true);
+}
+
+#[test]
+fn a_comparison_takes_the_reader_away_that_is_not_bound() {
+    compare_with_a_reader_taken_away(false);
 }
 
 /// An object that the program retires itself. Its memory is kept when it is freed, since the broken variant reads it: the allocator of the
@@ -625,6 +637,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::EntryLoadRelaxed, "get_guarded_against_replace"),
     (Variant::EntryStoreRelaxed, "get_guarded_against_replace"),
     (Variant::VouchedOnce, "a_comparison_takes_the_reader_away"),
+    (Variant::VouchedOnce, "a_comparison_takes_the_reader_away_that_is_not_bound"),
     (Variant::CompareFirst, "get_against_remove"),
     (Variant::IterTakesAll, "iterate_against_shrink"),
     (Variant::ValueNotConfirmed, "an_object_against_remove"),

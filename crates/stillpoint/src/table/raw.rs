@@ -26,20 +26,21 @@ use crate::rcu::Reader;
 /// The address that is the value of an entry, and the slot that holds it. `None` if the address is null: nothing is held.
 pub type Address = Option<(NonNull<()>, Slot)>;
 
-/// Whether every slot below the table's limit has been used: a table that is [full](super::Full) then has no room, and otherwise no memory.
+/// Why a table was [full](super::Full): true if its limit is reached, and false if there was no memory. A guess, since others may have freed
+/// entries meanwhile: it is true if at least half of the slots are taken.
 ///
 /// ```
 /// use stillpoint::table::{raw, Table};
 /// use stillpoint::rcu;
 ///
 /// let table = Table::builder_in(rcu::default_domain()).max_len(1).build()?;
-/// assert!(!raw::has_used_all_slots(&table));
+/// assert!(!raw::is_at_limit(&table));
 /// table.insert("a", 1).unwrap();
-/// assert!(table.insert("b", 2).is_err() && raw::has_used_all_slots(&table));
+/// assert!(table.insert("b", 2).is_err() && raw::is_at_limit(&table));
 /// # Ok::<(), stillpoint::table::OutOfMemory>(())
 /// ```
-pub fn has_used_all_slots<K, V, S>(table: &Table<K, V, S>) -> bool {
-    table.inner().arena().is_used_up()
+pub fn is_at_limit<K, V, S>(table: &Table<K, V, S>) -> bool {
+    table.inner().arena().is_at_limit()
 }
 
 /// The most keys of one call of [`protect_many`].

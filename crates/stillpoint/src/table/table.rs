@@ -110,9 +110,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
         Self::with_capacity_in(domain, 0)
     }
 
-    /// An empty table of `domain` that does not grow before it has `entries` entries, and allocates nothing before but for a bucket whose
-    /// chain is longer than most. Their memory is allocated now, in huge pages where the system has some: with millions of entries, TLB misses cost as much as
-    /// cache misses.
+    /// An empty table of `domain`. Until it has `entries` entries, it does not grow, and allocates only overflow buckets for unusually long
+    /// chains. The memory for the entries is allocated now, in huge pages where the system has some: with millions of entries, TLB misses
+    /// cost as much as cache misses.
     ///
     /// # Panics
     /// If there is no memory: see [`builder_in`](Table::builder_in).
@@ -355,8 +355,9 @@ where
     /// nearly all of it: then make a new table.
     ///
     /// Takes time in proportion to the number of buckets, and to the most entries that there ever were. It locks out a writer for at most
-    /// 64 buckets, or 256 free slots, at a time. A writer that would find a table with a limit full waits for the end of this call, and with it the
-    /// writers of keys of the same stripe, one of up to 256. Each call that shrinks the table leaves a few hundred bytes with it until the table is dropped.
+    /// 64 chains of buckets that it moves, and 64 that have moved, or for 256 free slots, at a time. A writer that finds no free slot waits
+    /// until the free slots are sorted. It holds its stripe, one of up to 256, so writers of other keys there wait, too. Each call that
+    /// shrinks the table leaves a few hundred bytes with it until the table is dropped.
     ///
     /// If there is no memory, it does nothing, or leaves the rest to later writers. If the table shrinks during an
     /// iteration, the iteration has to hash keys, and reads each chain of the smaller array once for each chain that

@@ -149,8 +149,8 @@ impl<'r> Parts<'r> {
     }
 
     /// Must be called by a reader that has ended a region or changed its state, and then finds that its attention is not 0.
-    /// Wakes the threads and eight of the futures that wait for the reader, and ends a boost of its thread. A waker that polls its future
-    /// in place has this call wake the next eight.
+    /// Wakes the threads and eight of the futures that wait for the reader, and ends a boost of its thread. If a waker polls its future
+    /// within this call, the call wakes the next eight, too.
     ///
     /// # Safety
     /// The calling thread is the reader's.

@@ -171,10 +171,16 @@ impl<K, V> Arena<K, V> {
         })
     }
 
-    /// Whether every slot below the limit has been used.
-    pub(crate) fn is_used_up(&self) -> bool {
+    /// Whether a refusal is for want of room: no slot is fresh, and less than half of the others are free. Others may free some meanwhile.
+    pub(crate) fn is_at_limit(&self) -> bool {
         // Relaxed: compared, not followed.
-        self.fresh.load(Ordering::Relaxed) >= self.limit
+        self.fresh.load(Ordering::Relaxed) >= self.limit && self.free_slots() <= self.limit as usize / 2
+    }
+
+    /// Free slots that are not fresh.
+    fn free_slots(&self) -> usize {
+        let returned: usize = self.returned.lock().iter().map(|range| range.len()).sum();
+        returned + self.free.iter().map(|list| list.len()).sum::<usize>()
     }
 
     /// A slot, which the caller then owns; `None` when the limit is reached or there is no memory.
@@ -193,35 +199,31 @@ impl<K, V> Arena<K, V> {
     #[inline(never)]
     fn refill(&self, hint: usize, own: Option<Held<'_>>) -> Option<u32> {
         let lists = || (1..=LISTS).map(|turn| &self.free[hint.wrapping_add(turn) % LISTS]);
-        if let Some(own) = own.or_else(|| lists().find_map(|list| list.try_lock())) {
-            // The list may belong to another thread, and have slots.
-            let found = self.take(&own);
-            if found.is_some() {
-                return found;
-            }
+        // The list may belong to another thread, and have slots. If every list is locked, this waits for one.
+        let own = own.or_else(|| lists().find_map(|list| list.try_lock()));
+        let own = own.unwrap_or_else(|| self.free[hint % LISTS].lock());
+        let mut found = self.take(&own);
+        if found.is_none() {
             let other = lists().filter(|list| list.len() > 0).find_map(|list| list.try_lock());
             if let Some(other) = other {
                 own.take_over(&other);
             }
-            let found = self.take(&own).or_else(|| self.take_run(&own));
-            if found.is_some() {
-                return found;
-            }
+            found = self.take(&own).or_else(|| self.take_run(&own));
         }
-        // There are no fresh slots, or every list is locked: wait for the locks, in one order for all. A thread with one lock waits for no
-        // other. While this thread has them all, no slot is on its way from one list to another, nor from a run.
-        loop {
+        drop(own);
+        // There are no fresh slots, and free ones only in lists that are locked: wait for all, in one order for all threads. Whoever has one
+        // list waits for no other, only for `returned`. While this thread has them all, no slot is on its way from one list to another.
+        while found.is_none() {
             let all: [_; LISTS] = std::array::from_fn(|list| self.free[list].lock());
-            let own = &all[hint % LISTS];
-            let found = self.take(own).or_else(|| all.iter().find_map(|list| self.take(list)));
-            let found = found.or_else(|| self.take_run(own));
+            found = all.iter().find_map(|list| self.take(list)).or_else(|| self.take_run(&all[hint % LISTS]));
             // Acquire: pairs with the release at the end of `shrink`, which comes after the locks under which the slots were put back.
             if found.is_some() || !self.is_shrinking.load(Ordering::Acquire) {
-                return found;
+                break;
             }
             drop(all);
             drop(self.shrinking.lock().unwrap_or_else(PoisonError::into_inner));
         }
+        found
     }
 
     /// Takes a slot from a list, or from its run.
@@ -322,10 +324,8 @@ impl<K, V> Arena<K, V> {
         free.resize(words, 0_u64);
         // Release: pairs with the acquire in `refill`. Whoever misses a slot that this thread has taken has locked the list later.
         self.is_shrinking.store(true, Ordering::Release);
-        std::mem::take(&mut *self.returned.lock())
-            .into_iter()
-            .flatten()
-            .for_each(|slot| *word_of(&mut free, slot) |= bit_of(slot));
+        let returned = std::mem::take(&mut *self.returned.lock());
+        returned.into_iter().flatten().for_each(|slot| *word_of(&mut free, slot) |= bit_of(slot));
         for list in &self.free {
             self.take_all(list, used, |slot| *word_of(&mut free, slot) |= bit_of(slot));
         }
@@ -376,9 +376,7 @@ impl<K, V> Arena<K, V> {
         let mut fresh = self.fresh.load(Ordering::Relaxed);
         // `shrink` has the free slots for a while.
         let _still = self.shrinking.lock().unwrap_or_else(PoisonError::into_inner);
-        let returned: usize = self.returned.lock().iter().map(|range| range.len()).sum();
-        let missing =
-            additional.saturating_sub(returned + self.free.iter().map(|list| list.len()).sum::<usize>());
+        let missing = additional.saturating_sub(self.free_slots());
         let Some(end) = u32::try_from(missing).ok().and_then(|more| fresh.checked_add(more)) else {
             return false;
         };

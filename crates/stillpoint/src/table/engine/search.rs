@@ -659,8 +659,8 @@ impl<K, V, S> Inner<K, V, S> {
         found
     }
 
-    /// The rest of [`search_into`](Inner::search_into), for a key that is not the first with its tag: as for [`search`], a loop of lookups is
-    /// short without it. The arguments fit into registers, as the result of most callers does.
+    /// The rest of [`search_into`](Inner::search_into), if neither the first entry with the tag nor an empty chain settles it: as for
+    /// [`search`], a loop of lookups is short without it. The arguments fit into registers, as the result of most callers does.
     ///
     /// # Safety
     /// `entry` is as `search_into` demands. The exclusive slots of the reader belong to the caller, who has pinned the array in the first of

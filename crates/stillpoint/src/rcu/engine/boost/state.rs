@@ -309,10 +309,13 @@ pub(crate) struct Given {
 /// For the thread itself.
 impl BoostState {
     /// Restores the thread, whatever others are doing. Returns whether a booster may still raise it: then the reader must
-    /// look again at the end of its next section. A signal handler that has interrupted this call leaves it to it.
+    /// look again at the end of its next section. In a signal handler that has interrupted this call, the bit stays with the interrupted
+    /// call.
     pub(crate) fn end_own(&self) -> bool {
         // Relaxed: only this thread sets and clears the bit.
         if self.word.load(Ordering::Relaxed) & OWN != 0 {
+            // SAFETY: this thread has `OWN`.
+            unsafe { self.restore() };
             return true;
         }
         if self.take_part(OWN, |word| word & (RAISING | ACTIVE | ENDING) != 0) {
@@ -330,8 +333,8 @@ impl BoostState {
         // SAFETY: this thread has closed the word, so no other thread accesses the cell.
         self.subject.with_mut(|cell| unsafe { *cell = subject });
         self.not_before.store(0, RELAXED);
-        // Release: pairs with the acquire in `start`.
-        self.word.store(IDLE, Ordering::Release);
+        // Release: pairs with the acquire in `start`. `OWN` stays, after a fork in a handler that has interrupted `end_own`.
+        self.word.fetch_and(!CLOSED, Ordering::Release);
     }
 
     /// Closes the file through which boosters see the thread.
@@ -489,16 +492,18 @@ extern "C" fn before_fork() {
 extern "C" fn after_fork() {
     // Release: as in `open`.
     if let Some(boost_state) = present() {
-        boost_state.word.store(IDLE, Ordering::Release);
+        boost_state.word.fetch_and(!CLOSED, Ordering::Release);
     }
 }
 
 /// The other boosted threads and the boosters do not exist in the child. The subject of this thread is still the parent's thread.
 #[cfg(not(stillpoint_loom))]
 extern "C" fn after_fork_in_child() {
-    GIVEN.store(0, RELAXED);
-    UNDER_WAY.store(0, RELAXED);
     let own = present();
+    // Relaxed: there is no other thread.
+    let is_ending = own.is_some_and(|own| own.word.load(Ordering::Relaxed) & OWN != 0);
+    GIVEN.store(is_ending.into(), RELAXED);
+    UNDER_WAY.store(0, RELAXED);
     for (boost_state, claim) in STATES.claims() {
         if own.is_some_and(|own| std::ptr::eq(own, boost_state)) {
             boost_state.open();

@@ -90,15 +90,19 @@ fn boost_is_counted_and_ends_once() {
 fn a_handler_leaves_the_end_to_the_call_that_it_has_interrupted() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (boost_state, counts) = (opened(), (given(), under_way()));
+    let was_allowed = sched_getaffinity(None).expect("a thread may read its own CPU mask");
     let _ = move_for(&boost_state, 1, 1000);
     assert!(boost_state.take_part(OWN, |_| true), "as the thread does in `end_own`");
     assert!(boost_state.end_own(), "the thread looks again");
     assert_eq!(boost_state.word.load(Ordering::Relaxed), OWN);
-    boost_state.close(); // as before a fork in a handler
-                         // SAFETY: this thread has `OWN`.
-    assert!(unsafe { boost_state.restore() });
+    assert_eq!(sched_getaffinity(None).expect("a thread may read its own CPU mask"), was_allowed);
+    // As for a fork in a handler.
+    boost_state.close();
+    boost_state.open();
+    assert!(!boost_state.start(u64::MAX), "the interrupted call is not over");
     assert_eq!(boost_state.finish(OWN), IDLE);
     assert_eq!((given(), under_way()), counts);
+    boost_state.close();
 }
 
 fn move_for_then_close(boost_state: &BoostState) {

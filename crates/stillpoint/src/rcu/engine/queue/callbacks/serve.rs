@@ -299,7 +299,7 @@ impl Callbacks {
             if is_over() {
                 continue;
             }
-            // An earlier refusal says nothing: that reader may be gone, and that thread may have had a filter of its own.
+            // An earlier refusal says nothing: that reader may be gone. One that comes meanwhile may be the server's.
             if self.core.protocol.refusals() != refusals {
                 if let Some(error) = self.core.protocol.fence_error() {
                     return Err(SynchronizeError::Fence(error));
