@@ -122,7 +122,7 @@ fn remember<T: Transport>(core: &Arc<Core<T>>, slot: NonNull<Slot>) {
 }
 
 /// Forgets a place that the thread has left.
-fn forget(slot: NonNull<Slot>) {
+pub(super) fn forget(slot: NonNull<Slot>) {
     let left = REGISTERED.try_with(|registered| registered.places.borrow_mut().remove(&slot));
     // Dropped outside the borrow: it may be the last reference to the group.
     drop(left);
@@ -153,5 +153,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    thread_local! {
+        static MEMBER: RefCell<Option<Registration<Polled>>> = const { RefCell::new(None) };
+    }
+
+    /// The multicast holds the place until its end.
+    #[test]
+    fn a_thread_that_leaves_within_its_own_multicast_does_not_keep_the_group() {
+        let group = Core::new(Polled);
+        MEMBER.set(Registration::new(&group));
+        crate::run::Multicast::new(&group).run(|| drop(MEMBER.take()));
+        assert_eq!((group.members(), Arc::strong_count(&group)), (0, 1));
     }
 }

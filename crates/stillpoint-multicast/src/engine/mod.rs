@@ -337,8 +337,9 @@ impl<'c, T: Transport> Held<'c, T> {
 
 impl<T: Transport> Drop for Held<'_, T> {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot {
-            self.core.leave(slot);
+        // The function may have dropped the thread's last registration.
+        if let Some(slot) = self.slot.filter(|slot| self.core.leave(slot)) {
+            leaving::forget(NonNull::from(slot));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A lock for short work: a thread that finds it taken does something else, or spins.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ impl<T> TryLock<T> {
         let order = unless(busted::is(Variant::LockRelaxed), Ordering::Acquire);
         let answer = self.is_locked.compare_exchange(false, true, order, Ordering::Relaxed);
         // Not `then_some`: a `Locked` that is made and dropped would unlock.
-        answer.is_ok().then(|| Locked(self))
+        answer.is_ok().then(|| Locked { lock: self, value: PhantomData })
     }
 
     /// The value, once no other thread has it. Only for locks that are held for a few instructions.
@@ -87,7 +88,14 @@ impl<T> TryLock<T> {
 
 /// The right to use the value. Unlocks when it is dropped, also by a panic.
 #[derive(Debug)]
-pub struct Locked<'l, T>(&'l TryLock<T>);
+pub struct Locked<'l, T> {
+    lock: &'l TryLock<T>,
+    /// Threads share the value by a shared `Locked`: not with the bounds that a shared lock needs.
+    value: PhantomData<*mut T>,
+}
+
+// SAFETY: a shared `Locked` gives shared access to the value.
+unsafe impl<T: Sync> Sync for Locked<'_, T> {}
 
 impl<T> Deref for Locked<'_, T> {
     type Target = T;
@@ -95,7 +103,7 @@ impl<T> Deref for Locked<'_, T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the lock is held, and `self` borrowed.
-        self.0.value.with(|value| unsafe { &*value })
+        self.lock.value.with(|value| unsafe { &*value })
     }
 }
 
@@ -103,7 +111,7 @@ impl<T> DerefMut for Locked<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the lock is held, and `self` borrowed exclusively.
-        self.0.value.with_mut(|value| unsafe { &mut *value })
+        self.lock.value.with_mut(|value| unsafe { &mut *value })
     }
 }
 
@@ -111,7 +119,7 @@ impl<T> Drop for Locked<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // Release: pairs with the acquire in `try_lock`.
-        self.0.is_locked.store(false, unless(busted::is(Variant::UnlockRelaxed), Ordering::Release));
+        self.lock.is_locked.store(false, unless(busted::is(Variant::UnlockRelaxed), Ordering::Release));
     }
 }
 

@@ -300,7 +300,8 @@ impl Reclaimer {
         self.list.advance(limit)
     }
 
-    /// Waits until everything retired here so far is freed. Also adopts what had been left to the domain, and waits for that.
+    /// Waits until everything retired here so far is freed. Also adopts what had been left to the domain, unless another thread is just
+    /// adopting it, and waits for that. [`Domain::barrier`](super::Domain::barrier) also waits for other threads.
     ///
     /// # Errors
     /// As [`Domain::synchronize`](super::Domain::synchronize);
@@ -329,7 +330,17 @@ impl Reclaimer {
         self.flush_until(Some(limit))
     }
 
-    pub(super) fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+    fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        self.flush_unless(limit, || false)
+    }
+
+    /// As [`flush_until`](Reclaimer::flush_until). Also fails with `WouldDeadlock` when the calling thread `is_in_the_way`: of others, who
+    /// may be in the way of this call.
+    pub(super) fn flush_unless(
+        &mut self,
+        limit: Option<Duration>,
+        mut is_in_the_way: impl FnMut() -> bool,
+    ) -> Result<(), SynchronizeError> {
         SynchronizeError::unless_foreign(self.list.core())?;
         let begun = self.list.core().age();
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -345,7 +356,7 @@ impl Reclaimer {
             if self.list.len() == 0 {
                 return Ok(());
             }
-            if self.list.held_by_caller() > 0 {
+            if self.list.held_by_caller() > 0 || is_in_the_way() {
                 return Err(SynchronizeError::would_deadlock(self.list.core(), ReaderKind::ProtectedLoad));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {

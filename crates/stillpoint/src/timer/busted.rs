@@ -22,6 +22,7 @@ stillpoint_sys::variants! {
     SettleByStore = "settle-by-store": "A thread that ends an arming clears the lock of a reset.",
     EndRelaxed = "end-relaxed": "The count of ended callbacks is changed and read by relaxed operations.",
     EndUntold = "end-untold": "The end of a callback is not announced.",
+    RearmedUnseen = "rearmed-unseen": "A canceller does not see a callback that has armed its timer again.",
     SleepRelaxed = "sleep-relaxed": "The owner announces by a relaxed store that it sleeps.",
     RouseRelaxed = "rouse-relaxed": "A thread that wakes the owner takes its alarm by a relaxed operation.",
     RousedRelaxed = "roused-relaxed": "A thread that has taken the alarm announces it by a relaxed store.",

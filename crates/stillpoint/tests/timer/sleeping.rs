@@ -303,6 +303,41 @@ fn a_cancellation_waits_until_the_callback_has_ended() {
     assert_eq!(timer.cancel_wait(), Outcome::Cancelled(8));
 }
 
+/// Also if the callback has armed its timer again: what it uses may be freed after the wait.
+#[test]
+fn a_cancellation_waits_for_a_callback_that_has_armed_its_timer_again() {
+    for period in [None, Some(10.try_into().unwrap())] {
+        let (mut service, timer) = with_timer();
+        let schedule = period.map_or(Schedule::at(10), |period| Schedule::at(10).every(period));
+        service.arm(&timer, schedule, 7).unwrap();
+        let (armed, is_armed) = mpsc::channel();
+        let (begins, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            let (other, begins, seen) = (timer.clone(), &begins, &ended);
+            scope.spawn(move || {
+                is_armed.recv().unwrap();
+                begins.store(1, Ordering::Relaxed);
+                assert_eq!(other.cancel_wait(), Outcome::Cancelled(9));
+                assert_eq!(seen.load(Ordering::Relaxed), 1, "the callback has ended");
+            });
+            let progress = service.run(10, Limit::NONE, |service, event| {
+                let own = event.timer().unwrap();
+                service.arm(own, 20, 8).unwrap();
+                assert_eq!(own.cancel_wait(), Outcome::Cancelled(8), "the callback does not wait for itself");
+                service.arm(own, 20, 9).unwrap();
+                armed.send(()).unwrap();
+                while begins.load(Ordering::Relaxed) == 0 {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_millis(20));
+                ended.store(1, Ordering::Relaxed);
+            });
+            assert_eq!(progress.expired(), 1);
+        });
+        assert_eq!(fired(&mut service, 100), []);
+    }
+}
+
 /// The callback of a cancelled periodic timer is the last, and a callback that panics counts as ended.
 #[test]
 fn a_cancellation_waits_for_a_beat_and_a_panic() {

@@ -19,8 +19,8 @@ impl Domain {
     /// Frees everything that was left to the domain before this call, or waits for the threads that are freeing it. That is
     /// what was replaced by [`set`](crate::rcu::RcuCell::set), dropped as a [`Retired`](crate::rcu::Retired), or left by a reclaimer that was
     /// dropped; and entries that were removed from tables. It includes what a running [background reclaimer](crate::rcu::BackgroundReclaimer) has
-    /// adopted. It does not include what was handed to a reclaimer, or what a [`Reclaimer`](crate::rcu::Reclaimer) has adopted: only that
-    /// reclaimer frees it, when its owner polls.
+    /// adopted, and so what was handed to one: they wait in one list. It does not include what was handed to a
+    /// [`Reclaimer`](crate::rcu::Reclaimer), or what that has adopted: only that reclaimer frees it, when its owner polls.
     ///
     /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. It looks at every
     /// thread and table that has written. Meanwhile no other thread adopts what is left to the domain.
@@ -67,11 +67,18 @@ impl Core {
         let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         // Fails for a caller that is itself in the way, even if there is nothing to free.
         this.wait_for(this.protocol.start(), limit)?;
+        let mut own = OwnHolds::of_caller(this);
         loop {
             let mut reclaimer = ReclaimerBuilder::new(Arc::clone(this)).max_pending(usize::MAX).build();
-            let served = this.collect(&mut reclaimer.list, deadline)?;
-            reclaimer.flush_until(left())?;
-            if this.wait_for_served(served, deadline)? {
+            let mut served = this.collect(&mut reclaimer.list, deadline)?;
+            // Another barrier may have what this thread holds, while its thread holds what is here.
+            reclaimer.flush_unless(left(), || {
+                served.iter_mut().any(|list| {
+                    let is_open = !list.is_over(|| this.age()) && !list.is_left();
+                    is_open && own.pinned().iter().any(|pinned| list.wait_for(pinned))
+                })
+            })?;
+            if this.wait_for_served(served, &mut own, deadline)? {
                 tsan::acquire(&**this);
                 return Ok(());
             }
@@ -116,9 +123,10 @@ impl Core {
     fn wait_for_served(
         &self,
         served: Vec<Served<'_>>,
+        own: &mut OwnHolds<'_>,
         deadline: Option<Instant>,
     ) -> Result<bool, SynchronizeError> {
-        let (begun, mut own) = (self.age(), OwnHolds::of_caller(self));
+        let begun = self.age();
         let mut patience = Patience::new();
         for mut list in served {
             while !list.is_over(|| self.age()) && !list.is_left() {

@@ -11,7 +11,7 @@ use crate::rcu::engine::Core;
 impl Domain {
     /// Waits for a grace period: no region reader holds anything that was unlinked before this call. Then frees
     /// what had been left to the domain (retired objects that were dropped, and what dropped reclaimers left), except for
-    /// what protected loads hold.
+    /// what protected loads hold, and what another thread is just adopting: [`barrier`](Domain::barrier) waits for these, too.
     ///
     /// Spins for some microseconds, then sleeps until the reader in the way wakes it.
     ///

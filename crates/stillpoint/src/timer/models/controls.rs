@@ -28,6 +28,11 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::SettleByStore, "messages::a_late_reset_does_not_write_to_a_later_arming", EARLY),
     (Variant::EndRelaxed, "waits::a_cancellation_waits_for_the_callback", DEADLOCK),
     (Variant::EndUntold, "waits::a_cancellation_waits_for_the_callback", DEADLOCK),
+    (
+        Variant::RearmedUnseen,
+        "waits::a_cancellation_waits_for_a_callback_that_has_armed_its_timer_again",
+        UNORDERED,
+    ),
     (Variant::SleepRelaxed, "waits::an_owner_that_sleeps_again_has_another_alarm", UNORDERED),
     (Variant::RouseRelaxed, "waits::an_owner_that_sleeps_again_has_another_alarm", UNORDERED),
     (Variant::RousedRelaxed, "waits::an_owner_that_sleeps_again_has_another_alarm", UNORDERED),

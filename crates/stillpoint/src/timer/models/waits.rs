@@ -45,6 +45,34 @@ fn a_cancellation_waits_for_the_callback() {
     });
 }
 
+/// The callback has armed its timer again: a canceller of that arming, too, sees what the callback did afterwards.
+#[test]
+fn a_cancellation_waits_for_a_callback_that_has_armed_its_timer_again() {
+    explore(3, || {
+        let (mut service, timer) = armed(1);
+        let watched = Arc::new(Object::new(0));
+        let (seen, other) = (Watched(Arc::clone(&watched)), timer.clone());
+        let canceller = thread::spawn(move || {
+            turn();
+            let outcome = other.cancel_wait();
+            assert!(!matches!(outcome, Outcome::Running), "{ELSEWHERE}");
+            seen.write();
+            usize::from(outcome.is_cancelled())
+        });
+        let (mut fired, watched) = (0, Watched(watched));
+        turn();
+        let progress = service.run(1, Limit::NONE, |service, event| {
+            // The canceller may have cancelled this arming, but not the next one.
+            let armed = event.timer().map(|own| service.arm(own, 9, Object::new(9)).is_ok());
+            watched.write();
+            fired += usize::from(armed != Some(true));
+        });
+        assert!(progress.is_done());
+        // Neither, if the canceller has met the arming.
+        assert!(fired + canceller.join().unwrap() <= 1, "{ENDS}");
+    });
+}
+
 /// The service has moved to another thread. The old thread is not mistaken for the one that runs the callback.
 #[test]
 fn a_canceller_is_not_taken_for_the_owner() {

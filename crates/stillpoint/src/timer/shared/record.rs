@@ -25,7 +25,7 @@ use super::home::Home;
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
 use crate::timer::wheel::{Schedule, PERIODIC, RELATIVE};
-use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 
 const PHASES: u64 = 15;
@@ -55,6 +55,11 @@ const RESTORING: u64 = 10;
 /// As STOPPING, and a canceller sleeps until the callback has ended.
 const WAITED: u64 = 11;
 
+/// One callback, in [`Record::beyond`].
+const BEYOND: u32 = 2;
+/// A canceller sleeps, in [`Record::beyond`].
+const WAITS: u32 = 1;
+
 /// Why a timer cannot be armed, or reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Occupied {
@@ -76,6 +81,8 @@ pub(super) struct Record<T> {
     pub(super) key: AtomicU64,
     /// The generation that the owner has taken into its wheel last. Only the owner uses it.
     pub(super) taken: AtomicU64,
+    /// Two for each callback of the timer that is running and has armed it again, and one if a canceller sleeps until one of them has ended.
+    beyond: AtomicU32,
     /// The next hint. Written by the thread that has set `hinted`.
     pub(super) next: AtomicPtr<Record<T>>,
     value: UnsafeCell<Option<T>>,
@@ -153,6 +160,7 @@ impl<T> Record<T> {
             hinted: AtomicBool::new(false),
             key: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            beyond: AtomicU32::new(0),
             next: AtomicPtr::new(std::ptr::null_mut()),
             value: UnsafeCell::new(None),
             home,
@@ -190,7 +198,13 @@ impl<T> Record<T> {
         let armed = loop {
             match phase(found) {
                 ARMED => return Err((Occupied::Armed, value)),
-                RUNNING if owner => {}
+                RUNNING if owner => match self.arm_again(found) {
+                    Ok(armed) => break armed,
+                    Err(other) => {
+                        found = other;
+                        continue;
+                    }
+                },
                 ARMING | RUNNING | STOPPING | WAITED | RESTORING | TAKING | REVOKED => {
                     return Err((Occupied::Busy, value));
                 }
@@ -214,6 +228,39 @@ impl<T> Record<T> {
         self.put(value);
         self.state.store(armed, orders::arm());
         Ok(generation(armed))
+    }
+
+    /// Claims the timer for an arming by its own callback, which goes on. Returns the new state; the state that was found as an error.
+    #[cold]
+    fn arm_again(&self, found: u64) -> Result<u64, u64> {
+        let next = generation(found) + 1;
+        if !busted::is(Variant::RearmedUnseen) {
+            // Relaxed: published by the fence.
+            self.beyond.fetch_add(BEYOND, Ordering::Relaxed);
+            // Release: pairs with the acquire by which a canceller finds the state of this arming.
+            fence(Ordering::Release);
+        }
+        match self.state.compare_exchange(found, state(next, ARMING), orders::claim(), Ordering::Relaxed) {
+            Ok(_) => Ok(state(next, ARMED)),
+            Err(other) => {
+                self.end_beyond();
+                Err(other)
+            }
+        }
+    }
+
+    /// Ends what [`arm_again`](Record::arm_again) began.
+    #[cold]
+    fn end_beyond(&self) {
+        let end = |count: u32| (count >= BEYOND).then(|| (count & !WAITS) - BEYOND);
+        // Release: pairs with the acquire in `await_end`. Relaxed on failure: nothing is read after it.
+        if self
+            .beyond
+            .fetch_update(Ordering::Release, Ordering::Relaxed, end)
+            .is_ok_and(|count| count & WAITS != 0)
+        {
+            self.home.tell_end();
+        }
     }
 
     /// Gives an armed timer another deadline, or delay. The value stays in its place, and the timer can be cancelled at
@@ -359,7 +406,6 @@ impl<T> Record<T> {
     #[inline]
     pub(super) fn finish(&self, of: u64) {
         let mut found = state(of, RUNNING);
-        // If the callback has armed the timer again, this does nothing.
         while generation(found) == of && matches!(phase(found), RUNNING | STOPPING | WAITED) {
             match self.move_on(found, state(of, FIRED), orders::finish()) {
                 Ok(_) if phase(found) == WAITED => return self.home.tell_end(),
@@ -367,11 +413,31 @@ impl<T> Record<T> {
                 Err(other) => found = other,
             }
         }
+        // The callback has armed the timer again.
+        self.end_beyond();
     }
 
-    /// If the callback is still running, sleeps until a callback of this service has ended since `seen` was read. May
-    /// return early.
-    pub(super) fn await_end(&self, seen: u32) {
+    /// Whether a callback of the timer is running on another thread. If so, sleeps until a callback of this service has ended since `seen` was
+    /// read. May return early.
+    pub(super) fn await_end(&self, seen: u32) -> bool {
+        // Acquire: pairs with the release in `end_beyond`.
+        let mut beyond = self.beyond.load(Ordering::Acquire);
+        if beyond >= BEYOND && !self.home.runs_here() {
+            // Relaxed: publishes only the bit itself.
+            beyond = match self.beyond.compare_exchange(
+                beyond,
+                beyond | WAITS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => beyond | WAITS,
+                Err(other) => other,
+            };
+            if beyond & WAITS != 0 {
+                self.home.await_end(seen);
+            }
+            return true;
+        }
         let mut found = self.state.load(Ordering::Acquire);
         if phase(found) == STOPPING {
             // Relaxed: publishes only the state itself.
@@ -380,9 +446,10 @@ impl<T> Record<T> {
                 Err(other) => found = other,
             }
         }
-        if phase(found) == WAITED {
+        if phase(found) == WAITED && !self.home.runs_here() {
             self.home.await_end(seen);
         }
+        matches!(phase(found), RUNNING | STOPPING | WAITED | RESTORING) && !self.home.runs_here()
     }
 
     /// The callback of a periodic timer has ended. Puts the value back until the next beat, unless the timer was

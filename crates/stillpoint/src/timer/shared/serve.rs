@@ -236,8 +236,9 @@ impl<T> TimerService<T> {
         }
         self.asleep = true;
         // A message that the wheel has no room for, and those behind it, must not keep the thread awake: there is no
-        // room until a timer fires.
-        let has_messages = self.sinks.iter_mut().any(|sink| !sink.held_up && sink.look() > 0);
+        // room until a timer fires. But a timer may have been cancelled since.
+        let has_room = self.wheel.has_room();
+        let has_messages = self.sinks.iter_mut().any(|sink| (has_room || !sink.held_up) && sink.look() > 0);
         if has_messages || !self.home.is_quiet() {
             self.wake_up();
             return Sleep::Not;

@@ -52,7 +52,8 @@ impl<T> SharedTimer<T> {
     /// that the callback uses can then be freed. `Running` is the answer only to a call from within the callback
     /// itself, which would wait for itself: the callback is then running for the last time.
     ///
-    /// If another thread arms the timer again meanwhile, that arming is cancelled, too.
+    /// If the callback or another thread arms the timer again meanwhile, that arming is cancelled, too. The answer has the value of the last
+    /// arming that was cancelled. So does a call from within a callback that has armed its timer again.
     ///
     /// The calling thread sleeps until the callback has ended. Callbacks of two services that wait for each other's
     /// timers deadlock.
@@ -72,14 +73,23 @@ impl<T> SharedTimer<T> {
     /// assert_eq!(timer.cancel_wait(), Outcome::Fired);
     /// ```
     pub fn cancel_wait(&self) -> Outcome<T> {
+        let mut last = None;
         loop {
             // Read first, so that an end after this is not missed.
             let ended = self.0.home().ended();
-            match self.cancel() {
-                Outcome::Running if self.0.home().runs_here() => return Outcome::Running,
-                Outcome::Running => self.0.await_end(ended),
-                outcome => return outcome,
+            let outcome = self.cancel();
+            let is_running = matches!(outcome, Outcome::Running);
+            let answer = match (outcome, last) {
+                (Outcome::Cancelled(value), _) | (_, Some(Outcome::Cancelled(value))) => {
+                    Outcome::Cancelled(value)
+                }
+                (other, _) => other,
+            };
+            let is_own = is_running && self.0.home().runs_here();
+            if is_own || !(self.0.await_end(ended) || is_running) {
+                return answer;
             }
+            last = Some(answer);
         }
     }
 

@@ -38,8 +38,10 @@ impl Schedule {
 
     /// Fires once, `delay` ticks after the time of the wheel, at `u64::MAX` at the latest. For a timer that is sent
     /// through a [`Mailbox`](crate::timer::shared::Mailbox), the delay begins at the first
-    /// [`manage`](crate::timer::shared::TimerService::manage) after the owner has taken the message. So the timer is never
-    /// early, even if the owner sleeps; it is late by the time that the message took.
+    /// [`manage`](crate::timer::shared::TimerService::manage) after the owner has taken the message, at the time that is passed there. So the
+    /// timer is not early, even if the owner sleeps; it is late by the time that the message took. But
+    /// [`run`](crate::timer::shared::TimerService::run) is given its time before it takes messages: the timer may be early by what has passed
+    /// since its caller read the clock. Where that matters, call `process`, read the clock, and call `manage`.
     ///
     /// ```
     /// use stillpoint::timer::{Schedule, Wheel};

@@ -1,5 +1,6 @@
 //! Waits for an object that the calling thread itself holds in a protected load.
 
+use std::sync::mpsc;
 use std::thread;
 
 use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
@@ -173,4 +174,33 @@ fn a_barrier_waits_for_the_loads_of_others_beside_a_load_of_the_caller() {
         assert_eq!(census.freed(), 1);
     });
     drop(own);
+}
+
+/// Each barrier would wait for an object that the other one's thread holds.
+#[test]
+fn a_barrier_that_another_barrier_of_the_callers_waits_for_is_an_error() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cells = [(); 2].map(|()| domain.cell(census.object()));
+    let reader = domain.reader();
+    let own = cells[0].protect(&reader);
+    thread::scope(|scope| {
+        let (sender, is_held) = mpsc::channel();
+        let (domain, cells, census) = (&domain, &cells, &census);
+        let other = scope.spawn(move || {
+            let reader = domain.reader();
+            let _held = cells[1].protect(&reader);
+            drop(cells[0].replace(census.object())); // left to the domain
+            sender.send(()).expect("the test waits");
+            domain.barrier()
+        });
+        is_held.recv().expect("the other thread sends");
+        while domain.stats().pinned == 0 {
+            thread::yield_now();
+        }
+        drop(cells[1].replace(census.object()));
+        let error = domain.barrier_timeout(LONG).expect_err("the other barrier waits for this thread");
+        assert!(is_own_load(&error), "{error}");
+        drop(own);
+        other.join().expect("it does not panic").expect("nothing is in the way");
+    });
 }

@@ -51,10 +51,8 @@ pub(crate) struct Progress {
     vouched: PlainU64,
     /// Why the last heavy fence failed; 0 if it succeeded.
     errno: AtomicI32,
-    /// Heavy fences that were refused. Not modelled, as what follows.
-    refusals: PlainU64,
     /// Age of the domain in nanoseconds at the first refusal of a fence after the last one that succeeded, without the lowest bit,
-    /// which tells whether that was reported; 0 if none was refused since.
+    /// which tells whether that was reported; 0 if none was refused since. Not modelled: for reports.
     refused: PlainU64,
     /// Paces, which are not modelled. The rest are ages of the domain in nanoseconds: when a full batch may cause a heavy fence again;
     next_heavy: PlainU64,
@@ -546,8 +544,7 @@ impl Protocol {
             raise(&progress.fenced, bound, orders::raise_fenced());
         } else {
             let now = (ended.as_nanos() as u64 | 2) & !1;
-            // Relaxed, all: for reports. The exchange fails if an earlier one was refused.
-            progress.refusals.fetch_add(1, Ordering::Relaxed);
+            // Relaxed, both: for reports. Fails if an earlier one was refused.
             let _ = progress.refused.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         }
         answer.map(|()| bound)
@@ -628,12 +625,6 @@ impl Protocol {
         // Relaxed: for statistics.
         let errno = self.progress.errno.load(Ordering::Relaxed);
         (errno != 0).then(|| FenceError::new(errno))
-    }
-
-    /// How many heavy fences have been refused.
-    pub(crate) fn refusals(&self) -> u64 {
-        // Relaxed: for reports.
-        self.progress.refusals.load(Ordering::Relaxed)
     }
 
     /// Numbers of registered readers, and of protected loads that belong to no reader.

@@ -422,7 +422,8 @@ impl Record {
 
     /// Notes that from now on the record belongs to no thread: the owner of its claim may use it, one thread at a time.
     pub(crate) fn belong_to_nobody(&self) {
-        // Relaxed, both: see `adopt`.
+        // Relaxed, all: see `adopt`. The kind for statistics: the last holder may have been a protected load.
+        self.kind.store(ReaderKind::Guard as u32, Ordering::Relaxed);
         self.thread.store(NOBODY, Ordering::Relaxed);
         self.tid.store(0, Ordering::Relaxed);
     }

@@ -261,7 +261,8 @@ impl RoomCache {
     /// Called after a look at what is ready. Gives the room back if the owner is `idle`, or if the limit is near. Returns whether
     /// any room was given back.
     pub(crate) fn trim(&mut self, account: &Account, idle: bool) -> bool {
-        let is_too_much = self.objects > 0 && (idle || account.is_near(self.bytes.div_ceil(self.objects)));
+        // Room for bytes may be left when that for objects is used up.
+        let is_too_much = idle || account.is_near(self.bytes.div_ceil(self.objects.max(1)));
         is_too_much && self.give_back(account)
     }
 

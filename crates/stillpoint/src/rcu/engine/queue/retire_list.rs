@@ -395,6 +395,10 @@ impl RetireList {
         self.open -= under_way;
         self.opened = self.opened.filter(|_| self.open > 0);
         self.count_under_way();
+        // The room that the other list has drawn for its next objects.
+        if other.core.account().is_some_and(|account| other.cache.give_back(account)) {
+            self.core.event().notify();
+        }
     }
 
     /// Leaves the objects to the domain. From then on no thread looks after the list.

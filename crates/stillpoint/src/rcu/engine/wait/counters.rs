@@ -234,6 +234,11 @@ impl Served<'_> {
         if self.counters.pending.load(Ordering::Acquire) == 0 {
             return true;
         }
+        // Acquire: pairs with the release in `set_served`. What was not freed was left before: see `is_left`. The counters may be another
+        // list's by now.
+        if !self.counters.is_served.load(Ordering::Acquire) {
+            return true;
+        }
         // Acquire: pairs with the release in `count_freed`: objects that were passed over before it are counted as pinned.
         if self.passed.is_none() && self.counters.freed.load(Ordering::Acquire) >= self.freed {
             self.passed = Some(age());
@@ -284,6 +289,11 @@ impl Counters {
     pub(crate) fn count_called(&self) {
         self.count_freed(1);
         self.count_removed(1);
+    }
+
+    /// Counts a callback that has gone to another queue, which counts it as pushed.
+    pub(crate) fn count_passed(&self) {
+        self.pushed.fetch_sub(1, RELAXED);
     }
 
     /// Counts callbacks that have gone elsewhere.

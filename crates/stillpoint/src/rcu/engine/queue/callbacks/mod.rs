@@ -16,7 +16,7 @@ mod turn;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ pub(crate) struct Callbacks {
     servers: AtomicUsize,
     /// Whether these threads should return.
     is_stopped: AtomicBool,
+    /// Number of turns that were refused the fence. Not modelled: for reports.
+    refusals: AtomicU64,
     /// After a `fork`: the value that [`Counters::removed`] would have if all callbacks in the state, and no others, had been
     /// called. Not modelled.
     removed_by_state: AtomicU64,
@@ -106,6 +108,7 @@ impl Callbacks {
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
+            refusals: AtomicU64::new(0),
             removed_by_state: AtomicU64::new(0),
             frame,
         }
@@ -257,7 +260,13 @@ impl Callbacks {
             };
             match state.line.look(&self.core, oldest, (!interval.is_zero()).then_some(terms)) {
                 Obstacle::Nothing => {}
-                obstacle => return obstacle,
+                obstacle => {
+                    if matches!(obstacle, Obstacle::Refused(_)) {
+                        // Relaxed: for reports.
+                        self.refusals.fetch_add(1, Ordering::Relaxed);
+                    }
+                    return obstacle;
+                }
             }
             let segment = state.segments.oldest().expect("it is under way");
             let [ordered, objects] = &mut segment.chains;

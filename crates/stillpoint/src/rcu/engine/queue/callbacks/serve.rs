@@ -155,7 +155,7 @@ impl Callbacks {
                     *chain = rest;
                     node.renew();
                     other.counters().count_pushed();
-                    self.counters().count_removed(1);
+                    self.counters().count_passed();
                     other.lanes[lane].push(node);
                 }
                 true
@@ -270,7 +270,8 @@ impl Callbacks {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         SynchronizeError::unless_foreign(&self.core)?;
         SynchronizeError::unless_own_region(&self.core, u64::MAX)?;
-        let refusals = self.core.protocol.refusals();
+        // Relaxed, here and below: for reports.
+        let refusals = self.refusals.load(Ordering::Relaxed);
         let markers = [Marker::push(self, false), Marker::push(self, true)];
         let is_over = || markers.iter().all(|marker| marker.is_called());
         let (mut patience, mut share) = (Patience::new(), SHARE);
@@ -299,8 +300,8 @@ impl Callbacks {
             if is_over() {
                 continue;
             }
-            // An earlier refusal says nothing: that reader may be gone. One that comes meanwhile may be the server's.
-            if self.core.protocol.refusals() != refusals {
+            // Refusals of other queues and lists say nothing: filters are per thread. Nor does an earlier one: that reader may be gone.
+            if self.refusals.load(Ordering::Relaxed) != refusals {
                 if let Some(error) = self.core.protocol.fence_error() {
                     return Err(SynchronizeError::Fence(error));
                 }
