@@ -438,6 +438,21 @@ fn a_mailbox_that_is_held_up_hides_no_other() {
     assert_eq!(service.sleep(std::thread::current()), Sleep::Until(10));
 }
 
+/// A cancellation has made room since the message was held up.
+#[test]
+fn an_owner_does_not_sleep_over_a_message_that_has_room_by_now() {
+    let mut service = TimerService::with_max_len(0, 1).sleeping();
+    let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(4));
+    let key = service.add(1_000, 0).unwrap();
+    mailbox.add(&timer, 10, 1).unwrap();
+    assert_eq!(service.run(0, NONE, |_, _| {}), Progress::Done(0));
+    assert!(matches!(service.sleep(std::thread::current()), Sleep::Until(_)), "there is no room");
+    assert!(service.cancel(key).is_some());
+    assert_eq!(service.sleep(std::thread::current()), Sleep::Not);
+    assert_eq!(service.run(0, NONE, |_, _| {}), Progress::Done(0));
+    assert_eq!(service.sleep(std::thread::current()), Sleep::Until(10));
+}
+
 #[test]
 fn hints_and_messages_share_a_limit() {
     for limit in [1, 2, 3] {

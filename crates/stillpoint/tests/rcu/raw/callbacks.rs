@@ -373,7 +373,9 @@ fn a_queue_passes_on_what_it_has() {
         queue.pass_to(&other); // nothing
         other.barrier().expect("nothing is in the way");
         assert_eq!(items.told(), [0, 1, 2, 3]);
-        assert_eq!(domain.stats().pending, 0);
+        let stats = domain.stats();
+        assert_eq!(stats.pending, 0);
+        assert_eq!(stats.retired, stats.freed, "each was pushed and called once");
         items.push(&queue);
         queue.barrier().expect("it goes on");
         assert_eq!(items.told().len(), 5);

@@ -14,7 +14,9 @@ use crate::modes::modes;
 fn a_spare_becomes_a_reader_of_the_thread_that_makes_it() {
     for mode in modes() {
         let domain = Domain::builder().fence(mode).build().expect("it was probed");
+        drop(domain.cell(7).protect_owned()); // leaves a record for the next one
         let spare = Spare::new(&domain);
+        assert_eq!((domain.stats().readers, domain.stats().owned), (1, 0));
         assert!(domain.check(domain.start()), "it is not used for reading");
         let spare = thread::scope(|scope| {
             let spare = scope.spawn(|| {

@@ -400,6 +400,8 @@ mod tests {
         assert!(cache.give_back(&account) && !cache.give_back(&account));
         let taken = (account.objects.taken(), account.bytes.taken());
         assert_eq!(taken, (Some(REFILL), Some(100 + 8 * (REFILL - 1))));
+        assert!(cache.reserve(&account, 100) && (1..REFILL).all(|_| cache.reserve(&account, 8)));
+        assert!(cache.trim(&account, true) && !cache.trim(&account, true), "also by an idle owner's poll");
     }
 
     #[test]
