@@ -124,7 +124,8 @@ fn state(generation: u64, phase: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "only this answer says whether the timer has fired"]
 pub enum Outcome<T> {
-    /// The timer has not fired, and will not. The caller gets the value.
+    /// The timer has not fired, and will not. The caller gets the value. A callback that has armed its timer again may still be running:
+    /// see [`SharedTimer::cancel_wait`](super::SharedTimer::cancel_wait).
     Cancelled(T),
     /// The timer's callback is running. It does not run again, unless the timer is armed again.
     Running,
