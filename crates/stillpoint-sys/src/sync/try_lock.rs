@@ -90,7 +90,7 @@ impl<T> TryLock<T> {
 #[derive(Debug)]
 pub struct Locked<'l, T> {
     lock: &'l TryLock<T>,
-    /// Threads share the value by a shared `Locked`: not with the bounds that a shared lock needs.
+    /// Suppresses the automatic `Send` and `Sync`, which would ask only for `T: Send`.
     value: PhantomData<*mut T>,
 }
 

@@ -354,8 +354,8 @@ where
     /// slots that are ready for the next ones; the rest stays with the table, and is used again. So a few entries here and there keep
     /// nearly all of it: then make a new table.
     ///
-    /// Takes time in proportion to the number of buckets, and to the most entries that there ever were. It locks out a writer for at most
-    /// 64 chains of buckets that it moves, and 64 that have moved, or for 256 free slots, at a time. A writer that finds no free slot waits
+    /// Takes time in proportion to the number of buckets, and to the most entries that there ever were. It locks out a writer at
+    /// most while it handles 64 chains to move and 64 that have moved, or 256 free slots. A writer that finds no free slot waits
     /// until the free slots are sorted. It holds its stripe, one of up to 256, so writers of other keys there wait, too. Each call that
     /// shrinks the table leaves a few hundred bytes with it until the table is dropped.
     ///

@@ -19,7 +19,7 @@ impl Domain {
     /// Frees everything that was left to the domain before this call, or waits for the threads that are freeing it. That is
     /// what was replaced by [`set`](crate::rcu::RcuCell::set), dropped as a [`Retired`](crate::rcu::Retired), or left by a reclaimer that was
     /// dropped; and entries that were removed from tables. It includes what a running [background reclaimer](crate::rcu::BackgroundReclaimer) has
-    /// adopted, and so what was handed to one: they wait in one list. It does not include what was handed to a
+    /// adopted, and what it has already taken in from its handles: that is in the same list. It does not include what was handed to a
     /// [`Reclaimer`](crate::rcu::Reclaimer), or what that has adopted: only that reclaimer frees it, when its owner polls.
     ///
     /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. It looks at every
@@ -72,12 +72,7 @@ impl Core {
             let mut reclaimer = ReclaimerBuilder::new(Arc::clone(this)).max_pending(usize::MAX).build();
             let mut served = this.collect(&mut reclaimer.list, deadline)?;
             // Another barrier may have what this thread holds, while its thread holds what is here.
-            reclaimer.flush_unless(left(), || {
-                served.iter_mut().any(|list| {
-                    let is_open = !list.is_over(|| this.age()) && !list.is_left();
-                    is_open && own.pinned().iter().any(|pinned| list.wait_for(pinned))
-                })
-            })?;
+            reclaimer.flush_unless(left(), || this.waits_for_caller(&mut served, &mut own))?;
             if this.wait_for_served(served, &mut own, deadline)? {
                 tsan::acquire(&**this);
                 return Ok(());
@@ -122,27 +117,36 @@ impl Core {
     /// Waits until others have freed these objects. Returns false if one of them has left its objects to the domain.
     fn wait_for_served(
         &self,
-        served: Vec<Served<'_>>,
+        mut served: Vec<Served<'_>>,
         own: &mut OwnHolds<'_>,
         deadline: Option<Instant>,
     ) -> Result<bool, SynchronizeError> {
         let begun = self.age();
         let mut patience = Patience::new();
-        for mut list in served {
-            while !list.is_over(|| self.age()) && !list.is_left() {
-                if own.pinned().iter().any(|pinned| list.wait_for(pinned)) {
+        for at in 0..served.len() {
+            while !served[at].is_over(|| self.age()) && !served[at].is_left() {
+                // The thread that serves this list may wait for one that serves a later list.
+                if self.waits_for_caller(&mut served[at..], own) {
                     return Err(SynchronizeError::would_deadlock(self, ReaderKind::ProtectedLoad));
                 }
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Err(self.why_late(&list, begun));
+                    return Err(self.why_late(&served[at], begun));
                 }
                 patience.wait(self.event(), Next::Release, deadline, || false);
             }
-            if list.is_left() {
+            if served[at].is_left() {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether one of these lists waits for a protected load of the caller.
+    fn waits_for_caller(&self, served: &mut [Served<'_>], own: &mut OwnHolds<'_>) -> bool {
+        served.iter_mut().any(|list| {
+            let is_open = !list.is_over(|| self.age()) && !list.is_left();
+            is_open && own.pinned().iter().any(|pinned| list.wait_for(pinned))
+        })
     }
 
     /// Why the objects in a served list are not freed yet.

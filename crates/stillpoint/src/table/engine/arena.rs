@@ -171,10 +171,11 @@ impl<K, V> Arena<K, V> {
         })
     }
 
-    /// Whether a refusal is for want of room: no slot is fresh, and less than half of the others are free. Others may free some meanwhile.
+    /// Whether a refusal is for want of room: no slot is fresh, and at most half of the others are free. Others may free some meanwhile.
     pub(crate) fn is_at_limit(&self) -> bool {
         // Relaxed: compared, not followed.
-        self.fresh.load(Ordering::Relaxed) >= self.limit && self.free_slots() <= self.limit as usize / 2
+        self.fresh.load(Ordering::Relaxed) >= self.limit
+            && self.free_slots() <= (self.limit - 1 - SPARE) as usize / 2
     }
 
     /// Free slots that are not fresh.
@@ -211,8 +212,9 @@ impl<K, V> Arena<K, V> {
             found = self.take(&own).or_else(|| self.take_run(&own));
         }
         drop(own);
-        // There are no fresh slots, and free ones only in lists that are locked: wait for all, in one order for all threads. Whoever has one
-        // list waits for no other, only for `returned`. While this thread has them all, no slot is on its way from one list to another.
+        // There are no fresh slots, or no memory for them, and free ones or runs only in lists that are locked: wait for all, in one order
+        // for all threads. Whoever has one list waits for no other, only for `returned`. While this thread has them all, no slot is on its
+        // way from one list to another.
         while found.is_none() {
             let all: [_; LISTS] = std::array::from_fn(|list| self.free[list].lock());
             found = all.iter().find_map(|list| self.take(list)).or_else(|| self.take_run(&all[hint % LISTS]));

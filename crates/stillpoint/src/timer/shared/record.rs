@@ -231,7 +231,8 @@ impl<T> Record<T> {
         Ok(generation(armed))
     }
 
-    /// Claims the timer for an arming by its own callback, which goes on. Returns the new state; the state that was found as an error.
+    /// Claims the timer for an arming by its own callback, which goes on. Returns the new state, or as an error the one found
+    /// instead.
     #[cold]
     fn arm_again(&self, found: u64) -> Result<u64, u64> {
         let next = generation(found) + 1;

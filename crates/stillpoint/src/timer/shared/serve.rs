@@ -30,7 +30,7 @@ impl<T> TimerService<T> {
             Progress::Done(expired) if !processed.is_done() => Progress::More(expired),
             // An expiry has made room for a message.
             Progress::Done(expired)
-                if self.wheel.has_room() && self.sinks.iter().any(|sink| sink.held_up) =>
+                if self.sinks.iter().any(|sink| sink.held_up) && self.wheel.has_room() =>
             {
                 Progress::More(expired)
             }
@@ -237,8 +237,9 @@ impl<T> TimerService<T> {
         self.asleep = true;
         // A message that the wheel has no room for, and those behind it, must not keep the thread awake: there is no
         // room until a timer fires. But a timer may have been cancelled since.
-        let has_room = self.wheel.has_room();
-        let has_messages = self.sinks.iter_mut().any(|sink| (has_room || !sink.held_up) && sink.look() > 0);
+        let wheel = &mut self.wheel;
+        let mut sinks = self.sinks.iter_mut();
+        let has_messages = sinks.any(|sink| sink.look() > 0 && (!sink.held_up || wheel.has_room()));
         if has_messages || !self.home.is_quiet() {
             self.wake_up();
             return Sleep::Not;

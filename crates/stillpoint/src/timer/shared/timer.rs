@@ -53,7 +53,8 @@ impl<T> SharedTimer<T> {
     /// itself, which would wait for itself: the callback is then running for the last time.
     ///
     /// If the callback or another thread arms the timer again meanwhile, that arming is cancelled, too. The answer has the value of the last
-    /// arming that was cancelled. So does a call from within a callback that has armed its timer again.
+    /// arming that was cancelled. A call from within the callback that has armed the timer again gets that value at once: the callback still
+    /// runs, so free nothing then.
     ///
     /// The calling thread sleeps until the callback has ended. Callbacks of two services that wait for each other's
     /// timers deadlock.

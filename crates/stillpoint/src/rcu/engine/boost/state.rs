@@ -69,6 +69,11 @@ static GIVEN: PlainU32 = PlainU32::new(0);
 /// they have ended the boost. They must not keep other threads from being boosted.
 static UNDER_WAY: PlainU32 = PlainU32::new(0);
 
+/// Not below 0: after a fork in a signal handler, an interrupted call may count what the child has not.
+fn lower(count: &PlainU32) {
+    let _ = count.fetch_update(RELAXED, RELAXED, |count| count.checked_sub(1));
+}
+
 /// How many threads of the process are being boosted. A hint, which models ignore, since several models run at a time.
 pub(crate) fn given() -> u32 {
     if cfg!(stillpoint_loom) {
@@ -260,7 +265,7 @@ impl BoostState {
 
     /// Counts the boost as ended, although the thread is not restored yet: a thread that restores itself may be preempted there.
     fn count_end(&self) {
-        UNDER_WAY.fetch_sub(1, RELAXED);
+        lower(&UNDER_WAY);
         let now = now();
         // No booster inspects the thread for five times as long as this boost lasted. So a thread is boosted for at most one
         // sixth of the time: a section that needs one boost after another is itself a long one.
@@ -272,7 +277,7 @@ impl BoostState {
     fn finish(&self, mine: u32) -> u32 {
         let left = self.word.fetch_and(!mine, orders::boost_finish()) & !(mine | CLOSED);
         if left == IDLE {
-            GIVEN.fetch_sub(1, RELAXED);
+            lower(&GIVEN);
         }
         left
     }
@@ -353,8 +358,8 @@ impl BoostState {
         loop {
             self.end_own();
             // Acquire: pairs with the release in `abandon` and `finish`. `OWN`: this is a signal handler that has interrupted `end_own`.
-            let seen = self.word.load(Ordering::Acquire) & !OWN;
-            if seen == CLOSED || busted::is(Variant::BoostCloseHasty) {
+            let seen = self.word.load(Ordering::Acquire);
+            if seen & !OWN == CLOSED || busted::is(Variant::BoostCloseHasty) {
                 return;
             }
             // Sleeps, because they may be waiting for this CPU. No thread wakes it, so that they need not check for sleepers.
@@ -434,6 +439,8 @@ fn take_one() -> Option<&'static BoostState> {
     // SAFETY: the registry lives for ever.
     let boost_state: &'static BoostState = unsafe { claim.slot() };
     boost_state.claim.set(Some(claim));
+    // Relaxed: no other thread uses a closed state. Its last thread may have ended in a handler, with `OWN` set.
+    boost_state.word.store(CLOSED, Ordering::Relaxed);
     boost_state.add_holder();
     // SAFETY: `end` accepts the address of a boost state of the calling thread.
     if !unsafe { OWN_STATE.call_with(std::ptr::from_ref(boost_state).cast_mut().cast()) } {
@@ -506,7 +513,10 @@ extern "C" fn after_fork_in_child() {
     UNDER_WAY.store(0, RELAXED);
     for (boost_state, claim) in STATES.claims() {
         if own.is_some_and(|own| std::ptr::eq(own, boost_state)) {
-            boost_state.open();
+            // Not while the interrupted call uses what `open` replaces: the child is not boosted then.
+            if !is_ending {
+                boost_state.open();
+            }
         } else {
             boost_state.lose_thread(claim);
         }

@@ -234,8 +234,8 @@ impl Served<'_> {
         if self.counters.pending.load(Ordering::Acquire) == 0 {
             return true;
         }
-        // Acquire: pairs with the release in `set_served`. What was not freed was left before: see `is_left`. The counters may be another
-        // list's by now.
+        // Acquire: pairs with the release in `set_served`. A list that is no longer served is empty, or has left its objects, which
+        // `is_left` tells. Another list may use the counters now.
         if !self.counters.is_served.load(Ordering::Acquire) {
             return true;
         }

@@ -28,6 +28,7 @@ use self::turn::Turn;
 use super::line::{Line, Obstacle};
 use super::retire_list::{Pace, SHARE};
 use crate::busted::{self, Variant};
+use crate::fence::FenceError;
 use crate::frames::Foreign;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{Terms, ANY};
@@ -56,7 +57,7 @@ pub(crate) struct Callbacks {
     servers: AtomicUsize,
     /// Whether these threads should return.
     is_stopped: AtomicBool,
-    /// Number of turns that were refused the fence. Not modelled: for reports.
+    /// Above: how many turns were refused the fence. Below: the error of the last turn, or 0. Not modelled: for reports.
     refusals: AtomicU64,
     /// After a `fork`: the value that [`Counters::removed`] would have if all callbacks in the state, and no others, had been
     /// called. Not modelled.
@@ -258,15 +259,10 @@ impl Callbacks {
                 gathers: false,
                 earliest: state.line.next_attempt().unwrap_or_default(),
             };
-            match state.line.look(&self.core, oldest, (!interval.is_zero()).then_some(terms)) {
-                Obstacle::Nothing => {}
-                obstacle => {
-                    if matches!(obstacle, Obstacle::Refused(_)) {
-                        // Relaxed: for reports.
-                        self.refusals.fetch_add(1, Ordering::Relaxed);
-                    }
-                    return obstacle;
-                }
+            let obstacle = state.line.look(&self.core, oldest, (!interval.is_zero()).then_some(terms));
+            self.note_refusal(&obstacle);
+            if !matches!(obstacle, Obstacle::Nothing) {
+                return obstacle;
             }
             let segment = state.segments.oldest().expect("it is under way");
             let [ordered, objects] = &mut segment.chains;
@@ -317,6 +313,28 @@ impl Callbacks {
                 called.call(node);
             }
         }
+    }
+
+    /// Notes whether the last look was refused the fence. Only the thread that has the turn calls this.
+    fn note_refusal(&self, obstacle: &Obstacle<'_>) {
+        // Relaxed, both: for reports.
+        let before = self.refusals.load(Ordering::Relaxed);
+        let count = before >> 32 << 32;
+        let now = match obstacle {
+            Obstacle::Refused(error) => (count + (1 << 32)) | u64::from(error.raw_os_error() as u32),
+            _ => count,
+        };
+        if now != before {
+            self.refusals.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The number of turns that were refused the fence so far, and the error, if the last one was.
+    fn refusals(&self) -> (u32, Option<FenceError>) {
+        // Relaxed: for reports.
+        let refusals = self.refusals.load(Ordering::Relaxed);
+        let errno = refusals as u32 as i32;
+        ((refusals >> 32) as u32, (errno != 0).then(|| FenceError::new(errno)))
     }
 
     /// Tells those who ask that a callback waits for the end of all protected loads of this object.

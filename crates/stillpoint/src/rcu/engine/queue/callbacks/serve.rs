@@ -270,8 +270,7 @@ impl Callbacks {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         SynchronizeError::unless_foreign(&self.core)?;
         SynchronizeError::unless_own_region(&self.core, u64::MAX)?;
-        // Relaxed, here and below: for reports.
-        let refusals = self.refusals.load(Ordering::Relaxed);
+        let (refusals, _) = self.refusals();
         let markers = [Marker::push(self, false), Marker::push(self, true)];
         let is_over = || markers.iter().all(|marker| marker.is_called());
         let (mut patience, mut share) = (Patience::new(), SHARE);
@@ -301,8 +300,8 @@ impl Callbacks {
                 continue;
             }
             // Refusals of other queues and lists say nothing: filters are per thread. Nor does an earlier one: that reader may be gone.
-            if self.refusals.load(Ordering::Relaxed) != refusals {
-                if let Some(error) = self.core.protocol.fence_error() {
+            if let (now, Some(error)) = self.refusals() {
+                if now != refusals {
                     return Err(SynchronizeError::Fence(error));
                 }
             }
