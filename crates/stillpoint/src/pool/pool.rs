@@ -1,5 +1,6 @@
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -101,11 +102,12 @@ impl<T: Send + 'static> Pool<T> {
     /// that waits in the reclaimer keeps the memory of the pool.
     ///
     /// # Errors
-    /// When the reclaimer is full, and readers hold its objects up: the object is handed back.
+    /// When the reclaimer is full, and readers hold its objects up: the object is handed back. If readers may hold this one, do not drop it:
+    /// that frees it at once. Try again, or keep its address ([`Obj::into_raw`]).
     ///
     /// # Panics
-    /// If the object belongs to another pool; that pool takes it back. If the reclaimer was full, also as
-    /// [`Reclaimer::retire`].
+    /// If the object belongs to another pool; that pool takes it back. If the reclaimer was full, also as [`Reclaimer::retire`], with the panic
+    /// of another object's destructor; this object is then left to the domain.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicPtr, Ordering};
@@ -138,26 +140,26 @@ impl<T: Send + 'static> Pool<T> {
         T: Sync,
     {
         assert!(object.is_of(self.any.core()), "an object of one pool was retired to another pool");
-        let (address, bytes) = (object.address(), size_of::<T>());
-        let taken = reclaimer.offer(bytes, || {
-            let context = Arc::into_raw(Arc::clone(self.any.core())).cast::<()>();
-            // SAFETY: this call owns the object, and forgets it if the reclaimer takes it. The context carries a
-            // reference count for it.
-            unsafe { Garbage::in_context(address.cast(), bytes, context, take_back) }
-        });
-        if taken {
-            std::mem::forget(object);
-            Ok(())
-        } else {
-            Err(object)
-        }
+        // Readers may hold it: a panic must not drop it.
+        let object = ManuallyDrop::new(object);
+        let context = Arc::into_raw(Arc::clone(self.any.core()));
+        // SAFETY: this call owns the object. The context carries a reference count for it.
+        let garbage = unsafe {
+            Garbage::in_context(object.address().cast(), size_of::<T>(), context.cast(), take_back)
+        };
+        reclaimer.offer_object(garbage).map_err(|_| {
+            // SAFETY: it is from `into_raw` above, and the reclaimer has not taken it.
+            drop(unsafe { Arc::from_raw(context) });
+            ManuallyDrop::into_inner(object)
+        })
     }
 
     /// The object at an address that [`Obj::into_raw`] returned; `None` if no object of this pool is there.
     ///
     /// # Safety
     /// The address came from [`Obj::into_raw`] of one of this pool's objects, and is passed to this function once.
-    /// Nothing else uses the object, except readers that only read it.
+    /// Nothing else uses the object, except readers that only read it. Nobody reads it any more when the result is written to, freed or
+    /// dropped: while there may be readers, [`retire`](Pool::retire) it.
     pub unsafe fn from_raw(&self, object: *mut T) -> Option<Obj<'_, T>> {
         let object = NonNull::new(object)?;
         let shard = self.any.core().owner_of(object.as_ptr().cast())?;

@@ -184,26 +184,40 @@ impl Reclaimer {
         has_room
     }
 
+    /// As [`offer`](Reclaimer::offer), for an object that is there already. An object that is refused is handed back.
+    ///
+    /// # Panics
+    /// With the panic of another object's destructor; this object is then left to the domain.
+    pub(crate) fn offer_object(&mut self, garbage: Garbage) -> Result<(), Garbage> {
+        if self.list.reserve_at_once(garbage.bytes()) {
+            self.list.retire_reserved(garbage);
+            return Ok(());
+        }
+        self.offer_when_full(garbage)
+    }
+
     /// Takes in an object that cannot be handed back. If there is no room, the object is left to the domain.
     ///
     /// # Panics
     /// As [`retire`](Reclaimer::retire).
     pub(super) fn take_in(&mut self, garbage: Garbage) {
-        if self.list.reserve_at_once(garbage.bytes()) {
-            self.list.retire_reserved(garbage);
-        } else {
-            self.take_in_when_full(garbage);
+        if let Err(refused) = self.offer_object(garbage) {
+            self.list.core().retire_orphan(refused);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn take_in_when_full(&mut self, garbage: Garbage) {
+    fn offer_when_full(&mut self, garbage: Garbage) -> Result<(), Garbage> {
         let (bytes, kept) = (garbage.bytes(), Kept::new(garbage, self.list.core()));
         // This may run destructors of other objects. A panic of one of them drops `kept`.
-        if self.list.make_room(bytes).is_ok() {
-            self.list.retire_reserved(kept.take());
+        let has_room = self.list.make_room(bytes).is_ok();
+        let garbage = kept.take();
+        if !has_room {
+            return Err(garbage);
         }
+        self.list.retire_reserved(garbage);
+        Ok(())
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

@@ -118,3 +118,28 @@ fn an_object_of_another_pool_is_not_taken() {
     let local = another.local().unwrap();
     let _ = pool.retire(local.alloc().unwrap(), &mut domain.reclaimer());
 }
+
+/// The panic of another object's destructor must not free an object that readers may hold.
+#[test]
+fn a_panic_in_a_full_reclaimer_leaves_the_object_to_the_domain() {
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+
+    let domain = Domain::new();
+    let pool = Pool::new(2, || 0u64).unwrap();
+    let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
+    reclaimer.retire(domain.cell(Bomb).take().unwrap()).unwrap();
+    let object = pool.local().unwrap().alloc().unwrap().into_raw();
+    // SAFETY: the address came from `into_raw`, and nobody reads the object.
+    let object = unsafe { pool.from_raw(object.as_ptr()) }.unwrap();
+    let retires = std::panic::AssertUnwindSafe(|| pool.retire(object, &mut reclaimer).is_ok());
+    assert!(std::panic::catch_unwind(retires).is_err());
+    assert_eq!((pool.stats().in_use, domain.stats().pending), (1, 1));
+    domain.barrier().unwrap();
+    assert_eq!(pool.stats().in_use, 0);
+}

@@ -9,6 +9,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::reclaimer::Reclaimer;
 use crate::rcu::region::Region;
 use crate::rcu::retired::Retired;
+use stillpoint_sys::sync::atomic::{fence, Ordering};
 
 /// The time for which a loaded link may be followed: a [`Region`], or [`Unprotected`].
 ///
@@ -217,6 +218,9 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
             unsafe { T::drop(object) };
         }
         let object = self.object().expect("a null pointer cannot be retired");
+        // Acquire: pairs with the release that has linked the object, for callers that have unlinked it by a relaxed operation. The length of
+        // a slice is read here.
+        fence(Ordering::Acquire);
         // SAFETY: the object is not freed before it is retired here.
         let bytes = unsafe { T::bytes(object) };
         // SAFETY: the caller has unlinked the object and owns it. Any thread may drop it, and there is no context.
@@ -267,6 +271,8 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     #[track_caller]
     pub unsafe fn into_retired(self, domain: &Domain) -> Retired<T> {
         let object = self.object().expect("a null pointer cannot be retired").cast();
+        // Acquire: as in `retire`. The result can be read.
+        fence(Ordering::Acquire);
         // SAFETY: the object came from a box (`Pointee::init`). The caller has unlinked and owns it, by its promise.
         unsafe { Retired::new(object, domain.core().reference) }
     }
