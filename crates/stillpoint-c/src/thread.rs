@@ -5,9 +5,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use stillpoint_sys::os::{wait, wake_all};
 use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
@@ -103,20 +105,19 @@ pub(crate) struct Thread(libc::pthread_t);
 impl Thread {
     /// Starts a thread on which signals are blocked.
     pub(crate) fn start<F: FnOnce() + Send + 'static>(options: Threading, run: F) -> io::Result<Self> {
-        struct Start<F>(Threading, F);
+        struct Start<F>(Arc<AtomicU32>, F);
 
         extern "C" fn body<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
             // SAFETY: `start` came from the box below, and nobody else takes it.
-            let Start(options, run) = *unsafe { Box::from_raw(start.cast::<Start<F>>()) };
-            // SAFETY: the calling thread is alive, and the name ends with a zero.
-            unsafe {
-                libc::pthread_setname_np(libc::pthread_self(), options.name.as_ptr());
-                if options.is_own {
-                    // Here, so that `run` does not begin with what this thread has inherited. The starting thread makes the same call below,
-                    // because with an inherited priority this thread may never get to run.
-                    at_ease(libc::pthread_self());
-                }
+            let Start(is_ready, run) = *unsafe { Box::from_raw(start.cast::<Start<F>>()) };
+            // Until then, `run` would begin with what this thread has inherited. The starting thread makes the settings, because with an
+            // inherited priority this thread may never get to run. It has made them when `start` returns: from then on they are the
+            // program's.
+            // Acquire: pairs with the release below.
+            while is_ready.load(Ordering::Acquire) == 0 {
+                wait(&is_ready, 0, None);
             }
+            drop(is_ready);
             // Unwind safety: as in `briefly`. A pointer that is not null tells `join` of a panic.
             match catch_unwind(AssertUnwindSafe(run)) {
                 Ok(()) => ptr::null_mut(),
@@ -125,8 +126,9 @@ impl Thread {
         }
 
         let _blocked = Blocked::all();
-        let Threading { stack_size, is_own, .. } = options;
-        let start = Box::into_raw(Box::new(Start(options, run)));
+        let Threading { stack_size, is_own, name } = options;
+        let is_ready = Arc::new(AtomicU32::new(0));
+        let start = Box::into_raw(Box::new(Start(Arc::clone(&is_ready), run)));
         let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: the attributes are made, used and destroyed; `body` gets a box of what it expects.
         let errno = unsafe {
@@ -152,9 +154,13 @@ impl Thread {
         // SAFETY: the thread was made, and has not been joined.
         unsafe {
             let thread = thread.assume_init();
+            libc::pthread_setname_np(thread, name.as_ptr());
             if is_own {
                 at_ease(thread);
             }
+            // Release: pairs with the acquire above.
+            is_ready.store(1, Ordering::Release);
+            wake_all(&is_ready);
             Ok(Self(thread))
         }
     }

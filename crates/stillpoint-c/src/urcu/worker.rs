@@ -8,7 +8,7 @@ mod cpus;
 
 pub use calls::*;
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -224,14 +224,7 @@ impl Worker {
     /// The body of the worker's thread.
     fn run(&'static self, cpu: Option<usize>) {
         if let Some(cpu) = cpu {
-            // SAFETY: the set is a local variable. A CPU that does not exist or is not allowed is ignored.
-            unsafe {
-                let mut set: libc::cpu_set_t = std::mem::zeroed();
-                if cpu < libc::CPU_SETSIZE as usize {
-                    libc::CPU_SET(cpu, &mut set);
-                    libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-                }
-            }
+            stay_on(cpu);
         }
         acquires();
         // Callbacks run on a registered thread. A callback that calls call_rcu pushes to this worker.
@@ -243,7 +236,16 @@ impl Worker {
             unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
         }
         // In qsbr, the thread is online only while callbacks run.
-        self.flavour.while_offline(|| self.queue.run_while(|| self.goes_on()));
+        let turns = Cell::new(0_u8);
+        let goes_on = || {
+            turns.set(turns.get().wrapping_add(1));
+            // As liburcu does: the CPU may have been offline until now, or the kernel has moved the thread.
+            if let Some(cpu) = cpu.filter(|cpu| turns.get() == 0 && !is_on(*cpu)) {
+                stay_on(cpu);
+            }
+            self.goes_on()
+        };
+        self.flavour.while_offline(|| self.queue.run_while(goes_on));
         self.flavour.unregister();
     }
 
@@ -550,6 +552,23 @@ impl Flavour {
         for worker in self.default().into_iter().chain(self.deferring()) {
             // If the start fails, it is tried again: see `has_thread`.
             let _ = worker.start(lock);
+        }
+    }
+}
+
+fn is_on(cpu: usize) -> bool {
+    // SAFETY: the call has no condition.
+    usize::try_from(unsafe { libc::sched_getcpu() }) == Ok(cpu)
+}
+
+/// Pins the calling thread to a CPU. One that does not exist, is offline or is not allowed is ignored.
+fn stay_on(cpu: usize) {
+    // SAFETY: the set is a local variable, and has a bit for the CPU.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if cpu < libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(cpu, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
         }
     }
 }

@@ -21,6 +21,8 @@ static void takes_over_all(struct rcu_head *head)
     (void)head;
     CHECK(sched_getaffinity(0, sizeof own, &own) == 0 && CPU_EQUAL(&own, &one));
     CHECK(sched_getscheduler(0) == SCHED_BATCH);
+    char name[16];
+    CHECK(pthread_getname_np(pthread_self(), name, sizeof name) == 0 && strcmp(name, "mine") == 0);
     ADD(called, 1);
 }
 
@@ -40,6 +42,8 @@ static void *calls(void *unused)
     rcu_barrier();
     struct call_rcu_data *worker = create_call_rcu_data(0, -1);
     CHECK(worker != NULL);
+    /* What the program sets stays, even if the thread has not run yet. */
+    CHECK(pthread_setname_np(get_call_rcu_thread(worker), "mine") == 0);
     set_thread_call_rcu_data(worker);
     call_rcu(&heads[1], takes_over_all);
     rcu_barrier();
