@@ -354,8 +354,8 @@ impl<P> PoolBuilder<P> {
     ///
     /// - refuses double frees at once;
     /// - fills free objects of bare memory with a pattern, and finds a write to a free object when it is allocated again;
-    /// - allocates first what has been free for the longest time: a thread takes its whole buckets before others, and the
-    ///   objects of a bucket in turn (in a [small](Self::cache) pool, all objects in turn).
+    /// - allocates late what was freed just now: a thread takes its whole buckets before others, and 64 objects of a bucket in turn (in a
+    ///   [small](Self::cache) pool that has not grown, all objects in turn).
     ///
     /// It has no cache: each object goes to its bucket. [`PoolStats::misuses`](super::audit::PoolStats::misuses) counts
     /// what was found too late to be refused.

@@ -187,7 +187,7 @@ pub enum FreeError {
     /// The address is outside the pool.
     Foreign(usize),
     /// No object begins at the address. Hardened pools and those without a cache find this in each free; others only where objects go to their
-    /// buckets, and a cache may hand such an address out again.
+    /// buckets, and a cache may hand such an address out again. None finds it of an address between two pieces of a pool that has grown.
     NotAnObject(usize),
     /// The object is free. Only hardened pools return this; others detect it when the object comes back to its bucket.
     AlreadyFree(usize),

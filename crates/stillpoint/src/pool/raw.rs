@@ -56,7 +56,7 @@ impl RawPool {
         self.any.handle().map(|handle| RawLocal { handle })
     }
 
-    /// Whether an object of this pool begins at an address.
+    /// Whether an object of this pool begins at an address. Perhaps also true of addresses between two pieces of a pool that has grown.
     pub fn owns(&self, object: *const u8) -> bool {
         self.any.core().place_of(object.cast_mut()).is_some()
     }

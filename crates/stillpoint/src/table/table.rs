@@ -416,7 +416,7 @@ pub struct TableStats {
     pub most_buckets_moved_by_a_call: usize,
     /// The most bytes of old arrays that a single call of a writer has unmapped.
     pub most_bytes_unmapped_by_a_call: usize,
-    /// Address space for buckets and entries, in bytes. Parts that were never used may take no memory.
+    /// Address space for buckets and entries, in bytes, without old arrays. Parts that were never used may take no memory.
     pub bytes: usize,
     /// Bytes of old arrays that no reader can reach any more, and that writers unmap in their next calls.
     pub bytes_to_unmap: usize,
@@ -444,7 +444,7 @@ impl<K, V, S> Inner<K, V, S> {
             shrinks: self.shrinks.load(Ordering::Relaxed),
             most_buckets_moved_by_a_call: self.stripes.most_moved(),
             most_bytes_unmapped_by_a_call: self.store.scrap.most(),
-            bytes: array.bytes() + self.arena().bytes(),
+            bytes: current.bytes() + next.map_or(0, |next| next.bytes()) + self.arena().bytes(),
             bytes_to_unmap: self.store.scrap.waiting(),
         }
     }

@@ -515,3 +515,13 @@ fn a_thread_that_panics_runs_no_destructor() {
     assert_eq!(table.pending() as u64, 100 + panics);
     free_all(&table);
 }
+
+/// Also of buckets: more than the limit needs would never be used.
+#[test]
+fn a_capacity_above_the_limit_allocates_what_the_limit_needs() {
+    let build = |capacity| {
+        Table::<u64, u64>::builder_in(&Domain::new()).capacity(capacity).max_len(10).build().unwrap()
+    };
+    let (small, large) = (build(10).stats(), build(100_000_000).stats());
+    assert_eq!(small.buckets, large.buckets);
+}

@@ -71,7 +71,7 @@ impl Geometry {
         if stride > LARGEST_BUCKET {
             return Err(impossible);
         }
-        let most = (stride * ROW as usize).min(LARGEST_BUCKET);
+        let most = stride.saturating_mul(ROW as usize).min(LARGEST_BUCKET);
         let bucket = match bucket_bytes {
             None => {
                 let needed = stride.saturating_mul(capacity).clamp(SPARE, LARGEST_BUCKET);

@@ -250,6 +250,9 @@ impl<'g, K, V> Finder<K, V> for InRegion<'g, K, V> {
     }
 }
 
+/// What is in the table after a call that links an entry, and the [`hint`](super::hint) of the poll that should follow, if there is one.
+type Linked<Kept, K, V> = (Found<Kept, K, V>, Option<usize>);
+
 /// The result of [`Inner::get_or_insert`].
 pub(crate) enum Found<E, K, V> {
     /// The key was not in the table; this is its new entry.
@@ -319,19 +322,32 @@ where
         key: K,
         value: V,
     ) -> Result<Found<F::Kept, K, V>, (K, V)> {
+        let (found, hint) = self.link_unpolled(finder, hash, key, value)?;
+        if let Some(hint) = hint {
+            self.poll(hint);
+        }
+        Ok(found)
+    }
+
+    /// As [`link_new`](Inner::link_new), but the caller polls, if there is a hint.
+    #[inline(always)]
+    fn link_unpolled<F: Finder<K, V>>(
+        &self,
+        finder: &mut F,
+        hash: u64,
+        key: K,
+        value: V,
+    ) -> Result<Linked<F::Kept, K, V>, (K, V)> {
         match self.put(hash, key, value, Only::New, finder.hazard())? {
             Put::Inserted { new, hint } => {
                 // SAFETY: `put` has set the hazard slot to the entry's address, under the lock.
                 let kept = unsafe { finder.keep(new) };
-                if let Some(hint) = hint {
-                    self.poll(hint);
-                }
-                Ok(Found::Inserted(kept))
+                Ok((Found::Inserted(kept), hint))
             }
             Put::Refused { entry, key, value } => {
                 // SAFETY: `put` has set the hazard slot to the present entry's address, under the lock.
                 let kept = unsafe { finder.keep(entry) };
-                Ok(Found::Present(kept, key, Some(value)))
+                Ok((Found::Present(kept, key, Some(value)), None))
             }
             Put::Replaced { .. } => unreachable!("only a new key is inserted"),
         }
@@ -359,14 +375,17 @@ where
         let made = frames::within(Kind::Making, || {
             // Another thread may have made the value since the lookup.
             match finder.find(hash, &key) {
-                Some(kept) => Ok(Found::Present(kept, key, None)),
-                None => self.link_new(finder, hash, key, init()),
+                Some(kept) => Ok((Found::Present(kept, key, None), None)),
+                None => self.link_unpolled(finder, hash, key, init()),
             }
         });
-        // Comes before destructors of what was not used.
+        // Comes before destructors of what was not used, and of what is polled: these may wait for a thread that waits for this one.
         drop(making);
         match made {
-            Ok(Found::Inserted(kept) | Found::Present(kept, ..)) => Ok(kept),
+            Ok((Found::Inserted(kept) | Found::Present(kept, ..), hint)) => {
+                hint.into_iter().for_each(|hint| self.poll(hint));
+                Ok(kept)
+            }
             Err((key, value)) => {
                 // Relaxed: for statistics.
                 self.tell_refused(self.refused.load(std::sync::atomic::Ordering::Relaxed));

@@ -144,7 +144,8 @@ impl<K, V, S> Inner<K, V, S> {
             capacity => capacity.checked_add(PENDING.min(capacity))?,
         };
         let arena = Arena::new(slots, shape.limit, touch)?;
-        let array = Array::new(Array::len_for(shape.capacity)?, touch)?;
+        let entries = shape.capacity.min(shape.limit.unwrap_or(usize::MAX));
+        let array = Array::new(Array::len_for(entries)?, touch)?;
         let (start, mask) = (array.start(), array.len() - 1);
         let store = Arc::new(Store::new(arena, array));
         let array = store.first.as_ptr();
