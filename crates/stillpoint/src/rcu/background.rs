@@ -177,8 +177,9 @@ impl BackgroundReclaimer {
     fn has_nothing_left(&self) -> bool {
         // Objects that this thread's own protected loads hold are not waited for: the wait could not end.
         let is_freed = self.channel.pending() == self.list.held_by_caller() && !self.channel.is_in_turn();
-        // Comes after: a turn may have adopted orphans, and left them again.
-        is_freed && !self.channel.core().has_orphans()
+        // Comes after: a turn may have adopted orphans, and left them again. If the list is full of what this thread's own loads hold, it
+        // adopts none, and they stay with the domain.
+        is_freed && (!self.channel.core().has_orphans() || !self.list.has_room(0))
     }
 
     /// Sleeps until there is something to do. Sleeps only for a short time if the obstacle does not notify.
@@ -445,7 +446,8 @@ impl RetireHandle {
     /// Lets [`BackgroundReclaimer::run`] return once everything is freed. This holds for later runs, too. Returns at once.
     ///
     /// Until then, the run also frees what is handed in or left to the domain meanwhile. What is handed in later waits for
-    /// another `run`, or for the reclaimer's drop, which passes it to the domain.
+    /// another `run`, or for the reclaimer's drop, which passes it to the domain. What a thread has replaced by
+    /// [`set`](super::RcuCell::set) in the last millisecond may stay with the domain, too: [`barrier`](super::Domain::barrier) frees it.
     pub fn stop(&self) {
         self.channel.advance(STOPPING);
     }

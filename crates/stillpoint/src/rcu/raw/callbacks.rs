@@ -61,7 +61,7 @@ impl CallbackQueue {
 
     /// As [`new`](CallbackQueue::new), with a function that is called on the serving thread: with true before the first
     /// callback of each turn, and with false after the last one. It may bring a [`QsbrReader`](crate::rcu::QsbrReader) of that
-    /// thread online, and take it offline again, so that callbacks may read the domain. It must not panic.
+    /// thread online, and take it offline again, so that callbacks may read the domain. It must not panic, nor wait for the queue.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -184,7 +184,8 @@ impl CallbackQueue {
     }
 
     /// As [`run`](CallbackQueue::run), but also returns as soon as `goes_on` returns false, even if callbacks still wait. It
-    /// calls `goes_on` between turns, and again after [`wake`](CallbackQueue::wake).
+    /// calls `goes_on` between turns, and again after [`wake`](CallbackQueue::wake). It must not wait for the queue, as
+    /// [`barrier`](CallbackQueue::barrier) does.
     ///
     /// # Panics
     /// As [`run`](CallbackQueue::run).

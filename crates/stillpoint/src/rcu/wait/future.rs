@@ -79,7 +79,8 @@ impl Domain {
     /// The grace period of `token` as a future, for any executor.
     ///
     /// The reader in the way wakes the future when it leaves its region, reports, goes offline or ends. The waker runs on the
-    /// reader's thread. No further thread is needed. A poll that makes a request to a reader issues a heavy fence after it, in
+    /// reader's thread. No further thread is needed. Of many futures, the reader wakes eight, and each of these wakes the next ones when it is
+    /// polled or dropped: a task must not keep a future that was woken without doing either. A poll that makes a request to a reader issues a heavy fence after it, in
     /// every fence mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
     /// membarrier, the future asks its executor for further polls instead, for 100 µs after each request.
     ///

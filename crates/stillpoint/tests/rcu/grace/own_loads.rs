@@ -204,3 +204,21 @@ fn a_barrier_that_another_barrier_of_the_callers_waits_for_is_an_error() {
         other.join().expect("it does not panic").expect("nothing is in the way");
     });
 }
+
+/// It has no room for what was left to the domain, and will have none.
+#[test]
+fn a_background_reclaimer_that_is_full_of_what_its_thread_holds_returns() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (cell, reader) = (domain.cell(census.object()), domain.reader());
+    let own = cell.protect(&reader);
+    let mut background = domain.reclaimer_builder().max_pending(1).build_background();
+    let handle = background.retire_handle();
+    handle.retire(cell.take().expect("it is full")).expect("there is room");
+    drop(domain.cell(census.object()).take()); // left to the domain
+    handle.stop();
+    background.run();
+    assert_eq!(census.freed(), 0);
+    drop((own, background));
+    domain.barrier().expect("nothing is in the way");
+    assert_eq!(census.freed(), 2);
+}
