@@ -105,19 +105,28 @@ pub(crate) struct Thread(libc::pthread_t);
 impl Thread {
     /// Starts a thread on which signals are blocked.
     pub(crate) fn start<F: FnOnce() + Send + 'static>(options: Threading, run: F) -> io::Result<Self> {
-        struct Start<F>(Arc<AtomicU32>, F);
+        /// What the starting thread has done for the new one: nothing yet; its settings; its settings, but for its name.
+        const NOTHING: u32 = 0;
+        const ALL: u32 = 1;
+        const UNNAMED: u32 = 2;
+        struct Start<F>(Arc<AtomicU32>, [c_char; 16], F);
 
         extern "C" fn body<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
             // SAFETY: `start` came from the box below, and nobody else takes it.
-            let Start(is_ready, run) = *unsafe { Box::from_raw(start.cast::<Start<F>>()) };
-            // Until then, `run` would begin with what this thread has inherited. The starting thread makes the settings, because with an
-            // inherited priority this thread may never get to run. It has made them when `start` returns: from then on they are the
+            let Start(done, name, run) = *unsafe { Box::from_raw(start.cast::<Start<F>>()) };
+            // Waits for the settings: otherwise `run` would begin with what this thread has inherited. The starting thread makes them, because
+            // with an inherited priority this thread may never get to run. They are made when `start` returns: from then on they are the
             // program's.
             // Acquire: pairs with the release below.
-            while is_ready.load(Ordering::Acquire) == 0 {
-                wait(&is_ready, 0, None);
+            while done.load(Ordering::Acquire) == NOTHING {
+                wait(&done, NOTHING, None);
             }
-            drop(is_ready);
+            // Relaxed: as new as the load above.
+            if done.load(Ordering::Relaxed) == UNNAMED {
+                // SAFETY: the calling thread is alive, and the name ends with a zero.
+                unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()) };
+            }
+            drop(done);
             // Unwind safety: as in `briefly`. A pointer that is not null tells `join` of a panic.
             match catch_unwind(AssertUnwindSafe(run)) {
                 Ok(()) => ptr::null_mut(),
@@ -127,8 +136,8 @@ impl Thread {
 
         let _blocked = Blocked::all();
         let Threading { stack_size, is_own, name } = options;
-        let is_ready = Arc::new(AtomicU32::new(0));
-        let start = Box::into_raw(Box::new(Start(Arc::clone(&is_ready), run)));
+        let done = Arc::new(AtomicU32::new(NOTHING));
+        let start = Box::into_raw(Box::new(Start(Arc::clone(&done), name, run)));
         let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: the attributes are made, used and destroyed; `body` gets a box of what it expects.
         let errno = unsafe {
@@ -154,13 +163,14 @@ impl Thread {
         // SAFETY: the thread was made, and has not been joined.
         unsafe {
             let thread = thread.assume_init();
-            libc::pthread_setname_np(thread, name.as_ptr());
+            // Of another thread, it may fail: it writes to a file.
+            let is_named = libc::pthread_setname_np(thread, name.as_ptr()) == 0;
             if is_own {
                 at_ease(thread);
             }
             // Release: pairs with the acquire above.
-            is_ready.store(1, Ordering::Release);
-            wake_all(&is_ready);
+            done.store(if is_named { ALL } else { UNNAMED }, Ordering::Release);
+            wake_all(&done);
             Ok(Self(thread))
         }
     }

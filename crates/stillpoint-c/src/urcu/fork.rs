@@ -104,10 +104,11 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
         flavour.end_fork(&mut lock);
         // Starts the threads of workers that this thread made meanwhile.
         flavour.start_missing(&lock);
-        // Under the lock, as the hook before the fork was: that of liburcu's hash tables counts forks without one of its own.
+        // With the lock, as the hook before the fork: that of liburcu's hash tables counts forks without a lock of its own.
+        lock.keep();
         // SAFETY: the hooks are registered, or null.
         unsafe { run(hooks, |hooks| hooks.after_fork_parent) };
-        drop(lock);
+        drop(flavour.kept());
         Ok(())
     });
 }

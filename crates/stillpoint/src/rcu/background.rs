@@ -447,7 +447,8 @@ impl RetireHandle {
     ///
     /// Until then, the run also frees what is handed in or left to the domain meanwhile. What is handed in later waits for
     /// another `run`, or for the reclaimer's drop, which passes it to the domain. What a thread has replaced by
-    /// [`set`](super::RcuCell::set) in the last millisecond may stay with the domain, too: [`barrier`](super::Domain::barrier) frees it.
+    /// [`set`](super::RcuCell::set) may stay there, too, if that was within the last millisecond or a reader holds it:
+    /// [`barrier`](super::Domain::barrier) frees it.
     pub fn stop(&self) {
         self.channel.advance(STOPPING);
     }

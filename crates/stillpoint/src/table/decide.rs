@@ -109,7 +109,7 @@ where
     ///
     /// The other calls do not wait: an [`insert`](Table::insert) meanwhile takes effect, and its entry is the result. `init` runs without a
     /// lock, and may use the table. It must not wait for what a waiting thread holds: for an entry that it protects, or for another domain.
-    /// Nor may destructors of entries, which run before the others go on if the table is full.
+    /// Nor may destructors of entries: they may run during the writes of `init`, and when the table is full.
     /// Keys with equal hashes are taken for the same key by those who wait.
     ///
     /// # Errors

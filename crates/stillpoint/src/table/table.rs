@@ -416,7 +416,8 @@ pub struct TableStats {
     pub most_buckets_moved_by_a_call: usize,
     /// The most bytes of old arrays that a single call of a writer has unmapped.
     pub most_bytes_unmapped_by_a_call: usize,
-    /// Address space for buckets and entries, in bytes, without old arrays. Parts that were never used may take no memory.
+    /// Address space for buckets and entries, in bytes: during a growth, of both arrays, but not of arrays that wait to be unmapped. Parts
+    /// that were never used may take no memory.
     pub bytes: usize,
     /// Bytes of old arrays that no reader can reach any more, and that writers unmap in their next calls.
     pub bytes_to_unmap: usize,

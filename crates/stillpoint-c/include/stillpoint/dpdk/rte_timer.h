@@ -230,7 +230,7 @@ static inline int rte_timer_alt_manage(uint32_t timer_data_id, unsigned int *pol
 }
 
 /* Cycles until the next timer of this lcore is due; 0: a timer is due. -ENOENT: no timer is pending. -EINVAL as for rte_timer_manage. Looks
- * at the timers in the first slot of each level of the wheel, with the list locked: many, if all timers are far ahead. */
+ * at the timers in the first slot of each level of the wheel, with the list locked; these are many if all timers are far ahead. */
 static inline int64_t rte_timer_next_ticks(void)
 {
     return still_rte_timer_next_(STILL_RTE_TIMER_DEFAULT_, rte_lcore_id(), rte_get_timer_cycles());

@@ -184,7 +184,7 @@ impl CallbackQueue {
     }
 
     /// As [`run`](CallbackQueue::run), but also returns as soon as `goes_on` returns false, even if callbacks still wait. It
-    /// calls `goes_on` between turns, and again after [`wake`](CallbackQueue::wake). It must not wait for the queue, as
+    /// calls `goes_on` between turns, and again after [`wake`](CallbackQueue::wake). `goes_on` must not wait for the queue, as
     /// [`barrier`](CallbackQueue::barrier) does.
     ///
     /// # Panics

@@ -212,8 +212,8 @@ impl<K, V> Arena<K, V> {
             found = self.take(&own).or_else(|| self.take_run(&own));
         }
         drop(own);
-        // There are no fresh slots, or no memory for them, and free ones or runs only in lists that are locked: wait for all, in one order
-        // for all threads. Whoever has one list waits for no other, only for `returned`. While this thread has them all, no slot is on its
+        // No fresh slots are left, or no memory for them, and free slots or runs are only in locked lists. So this waits for all lists, in the
+        // same order in every thread. Whoever has one list waits for no other, only for `returned`. While this thread has them all, no slot is on its
         // way from one list to another.
         while found.is_none() {
             let all: [_; LISTS] = std::array::from_fn(|list| self.free[list].lock());

@@ -138,14 +138,14 @@ impl<K, V, S> Inner<K, V, S> {
         K: Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        let touch = if shape.capacity > 0 { Touch::Now } else { Touch::Lazily };
-        let slots = match shape.capacity {
+        let capacity = shape.capacity.min(shape.limit.unwrap_or(usize::MAX));
+        let touch = if capacity > 0 { Touch::Now } else { Touch::Lazily };
+        let slots = match capacity {
             0 => 64,
             capacity => capacity.checked_add(PENDING.min(capacity))?,
         };
         let arena = Arena::new(slots, shape.limit, touch)?;
-        let entries = shape.capacity.min(shape.limit.unwrap_or(usize::MAX));
-        let array = Array::new(Array::len_for(entries)?, touch)?;
+        let array = Array::new(Array::len_for(capacity)?, touch)?;
         let (start, mask) = (array.start(), array.len() - 1);
         let store = Arc::new(Store::new(arena, array));
         let array = store.first.as_ptr();

@@ -48,13 +48,12 @@ impl<T> SharedTimer<T> {
         outcome
     }
 
-    /// Cancels the timer, and waits for its callback if that is running. Unless the answer is `Running`, everything
-    /// that the callback uses can then be freed. `Running` is the answer only to a call from within the callback
-    /// itself, which would wait for itself: the callback is then running for the last time.
+    /// Cancels the timer, and waits for its callback if that is running. Everything that the callback uses can then be freed, unless the
+    /// call comes from within the callback itself, which would wait for itself. The answer is then `Running`: the callback is running for
+    /// the last time. If it has armed the timer again, the answer is the value of that arming.
     ///
     /// If the callback or another thread arms the timer again meanwhile, that arming is cancelled, too. The answer has the value of the last
-    /// arming that was cancelled. A call from within the callback that has armed the timer again gets that value at once: the callback still
-    /// runs, so free nothing then.
+    /// arming that was cancelled.
     ///
     /// The calling thread sleeps until the callback has ended. Callbacks of two services that wait for each other's
     /// timers deadlock.

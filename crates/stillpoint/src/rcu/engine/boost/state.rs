@@ -69,7 +69,7 @@ static GIVEN: PlainU32 = PlainU32::new(0);
 /// they have ended the boost. They must not keep other threads from being boosted.
 static UNDER_WAY: PlainU32 = PlainU32::new(0);
 
-/// Not below 0: after a fork in a signal handler, an interrupted call may count what the child has not.
+/// Never below 0: after a fork in a signal handler, the interrupted call may lower a count that the child has reset.
 fn lower(count: &PlainU32) {
     let _ = count.fetch_update(RELAXED, RELAXED, |count| count.checked_sub(1));
 }

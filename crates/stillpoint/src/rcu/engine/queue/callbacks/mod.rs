@@ -57,7 +57,7 @@ pub(crate) struct Callbacks {
     servers: AtomicUsize,
     /// Whether these threads should return.
     is_stopped: AtomicBool,
-    /// Above: how many turns were refused the fence. Below: the error of the last turn, or 0. Not modelled: for reports.
+    /// Upper half: how many looks were refused the fence. Lower half: the error, if the last one was, or 0. Not modelled: for reports.
     refusals: AtomicU64,
     /// After a `fork`: the value that [`Counters::removed`] would have if all callbacks in the state, and no others, had been
     /// called. Not modelled.
@@ -321,7 +321,9 @@ impl Callbacks {
         let before = self.refusals.load(Ordering::Relaxed);
         let count = before >> 32 << 32;
         let now = match obstacle {
-            Obstacle::Refused(error) => (count + (1 << 32)) | u64::from(error.raw_os_error() as u32),
+            Obstacle::Refused(error) => count.wrapping_add(1 << 32) | u64::from(error.raw_os_error() as u32),
+            // Too early for another fence: the last one was refused.
+            Obstacle::Pace(_) => before,
             _ => count,
         };
         if now != before {
@@ -329,7 +331,7 @@ impl Callbacks {
         }
     }
 
-    /// The number of turns that were refused the fence so far, and the error, if the last one was.
+    /// How many looks were refused the fence so far, and the error, if the last one was.
     fn refusals(&self) -> (u32, Option<FenceError>) {
         // Relaxed: for reports.
         let refusals = self.refusals.load(Ordering::Relaxed);
