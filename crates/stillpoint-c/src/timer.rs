@@ -37,8 +37,9 @@ pub(crate) fn pop_due(wheel: &mut NodeWheel) -> Option<NonNull<Node>> {
     let mut moved = None;
     loop {
         let found = wheel.pop();
+        let so_far = wheel.stats().moved;
         // No node is due when a pop neither returns nor moves one.
-        if found.is_some() || moved.replace(wheel.stats().moved) == Some(wheel.stats().moved) {
+        if found.is_some() || moved.replace(so_far) == Some(so_far) {
             return found;
         }
     }

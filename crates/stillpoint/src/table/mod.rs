@@ -139,6 +139,9 @@ mod foreign;
 mod full;
 mod guard;
 mod handle;
+#[cfg(all(test, not(any(miri, stillpoint_loom))))]
+#[path = "../../tests/support/identity.rs"]
+mod identity;
 mod iter;
 mod methods;
 #[cfg(all(test, stillpoint_loom))]

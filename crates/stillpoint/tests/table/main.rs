@@ -13,6 +13,7 @@ mod elsewhere;
 mod growth;
 mod hashing;
 mod history;
+#[path = "../support/identity.rs"]
 mod identity;
 mod limit;
 mod linearizable;

@@ -213,8 +213,8 @@ impl<K, V> Arena<K, V> {
         }
         drop(own);
         // No fresh slots are left, or no memory for them, and free slots or runs are only in locked lists. So this waits for all lists, in the
-        // same order in every thread. Whoever has one list waits for no other, only for `returned`. While this thread has them all, no slot is on its
-        // way from one list to another.
+        // same order in every thread. Whoever has one list waits for no other, only for `returned`. While this thread has them all, no slot is
+        // on its way from one list to another.
         while found.is_none() {
             let all: [_; LISTS] = std::array::from_fn(|list| self.free[list].lock());
             found = all.iter().find_map(|list| self.take(list)).or_else(|| self.take_run(&all[hint % LISTS]));

@@ -383,7 +383,9 @@ where
         drop(making);
         match made {
             Ok((Found::Inserted(kept) | Found::Present(kept, ..), hint)) => {
-                hint.into_iter().for_each(|hint| self.poll(hint));
+                if let Some(hint) = hint {
+                    self.poll(hint);
+                }
                 Ok(kept)
             }
             Err((key, value)) => {

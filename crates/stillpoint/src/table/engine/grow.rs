@@ -81,11 +81,7 @@ where
         let (array, mut moved) = (held.array(), Moved::default());
         let Some(next) = array.next() else { return moved };
         let mut passed = 0;
-        while held.cursor() < array.len() {
-            moved.has_more = moved.chains == share || passed == PASSED;
-            if moved.has_more {
-                return moved;
-            }
+        while held.cursor() < array.len() && moved.chains < share && passed < PASSED {
             work::step();
             let index = held.cursor() + hash % array.stripe_count();
             if is_moved(array.bucket(index)) {
@@ -98,6 +94,10 @@ where
                 moved.count(buckets);
             }
             held.set_cursor(held.cursor() + array.stripe_count());
+        }
+        if held.cursor() < array.len() {
+            moved.has_more = true;
+            return moved;
         }
         held.leave_for(next);
         if array.count_moved_stripe() {
@@ -349,29 +349,13 @@ impl Drop for Undo<'_> {
 
 #[cfg(all(test, not(any(miri, stillpoint_loom))))]
 mod tests {
-    use std::hash::{BuildHasherDefault, Hasher};
+    use std::hash::BuildHasherDefault;
 
     use super::{PASSED, SHARE};
     use crate::rcu::Domain;
     use crate::table::engine::slab::Touch;
+    use crate::table::identity::Identity;
     use crate::table::Table;
-
-    #[derive(Default)]
-    struct Identity(u64);
-
-    impl Hasher for Identity {
-        fn finish(&self) -> u64 {
-            self.0
-        }
-
-        fn write(&mut self, _: &[u8]) {
-            unreachable!("keys are numbers");
-        }
-
-        fn write_u64(&mut self, key: u64) {
-            self.0 = key;
-        }
-    }
 
     /// Writes to the last chains of a stripe first: when the cursor comes to these, they have moved.
     #[test]

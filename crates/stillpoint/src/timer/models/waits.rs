@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-use super::{add, armed, explore, on_thread, revoke, run, turn, Object, Service, Watched, ENDS};
+use super::{add, armed, explore, on_thread, revoke, run, turn, Object, Service, Timer, Watched, ENDS};
 use crate::timer::shared::{Outcome, Sleep};
 use crate::timer::Limit;
 
@@ -17,20 +17,24 @@ pub(super) const DEADLOCK: &str = "deadlock";
 /// A model's message when `cancel_wait` returns `Running` outside the callback.
 pub(super) const ELSEWHERE: &str = "the callback does not run in this thread";
 
+/// A thread that cancels the timer, waits, and then writes. It returns the number of timers that it has cancelled.
+fn cancel_elsewhere(timer: &Timer, seen: Watched) -> thread::JoinHandle<usize> {
+    on_thread(timer, move |other| {
+        turn();
+        let outcome = other.cancel_wait();
+        assert!(!matches!(outcome, Outcome::Running), "{ELSEWHERE}");
+        seen.write();
+        usize::from(outcome.is_cancelled())
+    })
+}
+
 /// A thread that waits for a callback sees what the callback did, does not get `Running`, and goes on.
 #[test]
 fn a_cancellation_waits_for_the_callback() {
     explore(3, || {
         let (mut service, timer) = armed(1);
         let watched = Arc::new(Object::new(0));
-        let (seen, other) = (Watched(Arc::clone(&watched)), timer.clone());
-        let canceller = thread::spawn(move || {
-            turn();
-            let outcome = other.cancel_wait();
-            assert!(!matches!(outcome, Outcome::Running), "{ELSEWHERE}");
-            seen.write();
-            usize::from(outcome.is_cancelled())
-        });
+        let canceller = cancel_elsewhere(&timer, Watched(Arc::clone(&watched)));
         let mut fired = 0;
         let watched = Watched(watched);
         turn();
@@ -51,14 +55,7 @@ fn a_cancellation_waits_for_a_callback_that_has_armed_its_timer_again() {
     explore(3, || {
         let (mut service, timer) = armed(1);
         let watched = Arc::new(Object::new(0));
-        let (seen, other) = (Watched(Arc::clone(&watched)), timer.clone());
-        let canceller = thread::spawn(move || {
-            turn();
-            let outcome = other.cancel_wait();
-            assert!(!matches!(outcome, Outcome::Running), "{ELSEWHERE}");
-            seen.write();
-            usize::from(outcome.is_cancelled())
-        });
+        let canceller = cancel_elsewhere(&timer, Watched(Arc::clone(&watched)));
         let (mut fired, watched) = (0, Watched(watched));
         turn();
         let progress = service.run(1, Limit::NONE, |service, event| {
