@@ -133,7 +133,8 @@ fn skiplist() {
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
-/// Fork and join, and a sort. They run in a separate pool, so that its threads end.
+/// Fork and join, and a sort. The pool's threads are ours: the drop of a pool does not wait for their ends, and what
+/// they leave behind runs only after these.
 fn rayon() {
     use ::rayon::prelude::*;
 
@@ -149,8 +150,15 @@ fn rayon() {
         }
     }
 
-    let pool =
-        ::rayon::ThreadPoolBuilder::new().num_threads(THREADS as usize).build().expect("there are threads");
+    let mut workers = Vec::new();
+    let pool = ::rayon::ThreadPoolBuilder::new()
+        .num_threads(THREADS as usize)
+        .spawn_handler(|worker| {
+            workers.push(thread::spawn(|| worker.run()));
+            Ok(())
+        })
+        .build()
+        .expect("there are threads");
     pool.install(|| {
         let numbers: Vec<u64> = (0..100_000).collect();
         assert_eq!(sum(&numbers), 100_000 * 99_999 / 2);
@@ -164,6 +172,8 @@ fn rayon() {
         });
         assert_eq!(total.into_inner(), 20_000);
     });
+    drop(pool);
+    workers.into_iter().for_each(|worker| worker.join().expect("the thread does not panic"));
 }
 
 /// A cache that evicts entries, and that is dropped while it is full.
