@@ -1,4 +1,3 @@
-use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -16,6 +15,13 @@ use crate::watch::Watch;
 /// The tag of a link whose node is removed. The link does not change any more.
 const MARK: usize = 1;
 
+/// Whether the link has the mark. Of the tag, it looks at this bit only: so the address, which the next step waits for, is not computed
+/// from the tag.
+#[inline(always)]
+fn has_mark<K, V>(link: Shared<'_, Node<K, V>>) -> bool {
+    link.tag() & MARK != 0
+}
+
 #[cfg_attr(stillpoint_loom, repr(align(256)))]
 struct Node<K, V> {
     key: K,
@@ -28,7 +34,7 @@ impl<K, V> Node<K, V> {
     /// Whether the node has been removed.
     fn is_marked(&self) -> bool {
         // Relaxed: the link is not followed.
-        self.next.load(Ordering::Relaxed, &Unprotected).tag() == MARK
+        has_mark(self.next.load(Ordering::Relaxed, &Unprotected))
     }
 }
 
@@ -141,7 +147,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             // Only the two loads of `current` are looked at here. A link that was `next` has been looked at; to do it again at each step
             // would make the walk slower by a fifth.
             'again: loop {
-                if current.tag() == MARK && !busted::is(Variant::ListMarkIgnored) {
+                if has_mark(current.shared()) && !busted::is(Variant::ListMarkIgnored) {
                     continue 'restart; // the node before is removed
                 }
                 let mut node = current.shared().as_ptr().cast::<Node<K, V>>();
@@ -152,9 +158,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                         return Place { link, current, next, is_found: false };
                     };
                     reached.watch.look();
-                    next.load(&reached.next);
-                    let following = next.shared();
-                    if following.tag() == MARK && !busted::is(Variant::ListMarkIgnored) {
+                    let following = next.load(&reached.next);
+                    if has_mark(following) && !busted::is(Variant::ListMarkIgnored) {
                         if !self.unlink(
                             link,
                             current.shared(),
@@ -167,13 +172,11 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                         current.load(link);
                         continue 'again;
                     }
-                    match reached.key.cmp(key) {
-                        Less => {
-                            (link, node) = (&reached.next, following.as_ptr().cast());
-                            (before, current, next) = (current, next, before);
-                        }
-                        order => return Place { link, current, next, is_found: order == Equal },
+                    if reached.key >= *key {
+                        return Place { link, current, next, is_found: reached.key == *key };
                     }
+                    (link, node) = (&reached.next, following.as_ptr().cast());
+                    (before, current, next) = (current, next, before);
                 }
             }
         }
@@ -220,16 +223,15 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         region.verify(&self.domain);
         let mut link = &self.head;
         loop {
-            let shared = link.load(orders::list_follow(), region).with_tag(0);
+            let shared = link.load(orders::list_follow(), region);
             // SAFETY: the list keeps the contract of links, and the region is of its domain. So what was reached from the head
             // may be followed, marked or not.
             let node = unsafe { shared.as_ref() }?;
             node.watch.look();
-            match node.key.cmp(key) {
-                Less => link = &node.next,
-                Equal => return (!node.is_marked()).then_some(&node.value),
-                Greater => return None,
+            if node.key >= *key {
+                return (node.key == *key && !node.is_marked()).then_some(&node.value);
             }
+            link = &node.next;
         }
     }
 
@@ -411,7 +413,7 @@ impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Iter<'
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let shared: Shared<'g, _> = self.link.load(orders::list_follow(), &Unprotected).with_tag(0);
+            let shared: Shared<'g, _> = self.link.load(orders::list_follow(), &Unprotected);
             // SAFETY: the list keeps the contract of links, and its region is borrowed for `'g`, as in `get_in`.
             let node = unsafe { shared.as_ref() }?;
             node.watch.look();

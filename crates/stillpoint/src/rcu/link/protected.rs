@@ -39,8 +39,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 ///     // SAFETY: `current` was loaded from a link without a mark.
 ///     while let Some(node) = unsafe { current.as_ref() } {
 ///         sum += node.value;
-///         next.load(&node.next);
-///         if next.tag() == 1 {
+///         if next.load(&node.next).tag() == 1 {
 ///             continue 'walk; // the node is unlinked, and what it links to may be freed
 ///         }
 ///         mem::swap(&mut current, &mut next);
@@ -133,9 +132,10 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
         Self { word: ptr::null_mut(), slot: None, reader, _object: PhantomData }
     }
 
-    /// Loads a link, as [`Atomic::protect`] does, into the same slot. This value no longer protects what it held before.
+    /// Loads a link, as [`Atomic::protect`] does, into the same slot. This value no longer protects what it held before. Returns what
+    /// [`shared`](ProtectedLink::shared) returns from now on; a walk that goes on from this result does not wait for this value's memory.
     #[inline(always)]
-    pub fn load(&mut self, link: &Atomic<T>) {
+    pub fn load(&mut self, link: &Atomic<T>) -> Shared<'_, T> {
         self.reader.vouch();
         // Relaxed: this address is not followed.
         let mut word = link.word().load(Ordering::Relaxed);
@@ -144,9 +144,10 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
             word = read::protect_word(self.reader.fence(), link.word(), word, &slot, untagged::<T>);
         }
         self.word = word;
-        if self.is_null() {
+        if untagged::<T>(word).is_null() {
             self.release();
         }
+        Shared::new(word)
     }
 
     #[inline(always)]
