@@ -92,7 +92,9 @@ const BODIES: [(&str, Body); 14] = [
     ("a typed link, loaded again", |domain, turns| {
         let (reader, link) = (domain.reader(), Atomic::new(1));
         let mut protected = ProtectedLink::null(&reader);
-        turns.for_each(|()| protected.load(&link));
+        turns.for_each(|()| {
+            protected.load(&link);
+        });
         drop(protected);
         // SAFETY: no other thread has it.
         drop(unsafe { link.into_owned() });
