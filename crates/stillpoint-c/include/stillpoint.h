@@ -1088,8 +1088,8 @@ ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
 
 /* Frees removed and replaced entries that no reader can hold, and returns how many it freed. Never waits. Writes free such entries, too, a
  * few in each call; and so does whoever polls or waits in still_barrier in the domain. If no thread does any of this any more, the last
- * ones stay, and count in the domain, until the table is freed. This function begins a grace period at most once in 200 us, so call it
- * until still_table_pending returns 0 if all must be freed. */
+ * ones stay, and count in the domain, until the table is freed. The grace period of a call may begin in a later one, so call it until
+ * still_table_pending returns 0 if all must be freed. */
 ssize_t still_table_poll(struct still_table *table) STILL_NOEXCEPT;
 
 /* The number of entries that were removed or replaced, and that wait on the table's own shelves. */

@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
+use std::ops::ControlFlow;
 use std::ptr::{self, NonNull};
 
 use stillpoint::timer::{Node, NodeWheel, Schedule};
@@ -32,14 +33,26 @@ impl Kind for Wheel {
     const NAME: &'static str = "a wheel";
 }
 
-/// Takes a node that is due. Goes on as long as a pop only moves nodes within the wheel.
+/// Takes a node that is due, or moves a few nodes within the wheel: then there may be one that is due behind these. `moved` is `None` at
+/// first, and says how far the last call has come.
+pub(crate) fn pop_or_move(
+    wheel: &mut NodeWheel,
+    moved: &mut Option<u64>,
+) -> ControlFlow<Option<NonNull<Node>>> {
+    let found = wheel.pop();
+    let so_far = wheel.stats().moved;
+    // No node is due when a pop neither returns nor moves one.
+    match found.is_some() || moved.replace(so_far) == Some(so_far) {
+        true => ControlFlow::Break(found),
+        false => ControlFlow::Continue(()),
+    }
+}
+
+/// Takes a node that is due, however many are moved before.
 pub(crate) fn pop_due(wheel: &mut NodeWheel) -> Option<NonNull<Node>> {
     let mut moved = None;
     loop {
-        let found = wheel.pop();
-        let so_far = wheel.stats().moved;
-        // No node is due when a pop neither returns nor moves one.
-        if found.is_some() || moved.replace(so_far) == Some(so_far) {
+        if let ControlFlow::Break(found) = pop_or_move(wheel, &mut moved) {
             return found;
         }
     }
@@ -186,4 +199,40 @@ pub unsafe extern "C" fn still_wheel_next_deadline(wheel: *const still_wheel, de
 pub unsafe extern "C" fn still_wheel_len(wheel: *const still_wheel) -> isize {
     // SAFETY: the caller passes a handle.
     briefly(|| unsafe { within(wheel, |wheel| wheel.len() as isize) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::ptr::NonNull;
+
+    use stillpoint::timer::{Node, NodeWheel, Schedule};
+
+    use super::pop_or_move;
+
+    /// Between two steps a list is unlocked: a step moves little, however many timers are in a slot.
+    #[test]
+    fn a_step_moves_a_few_timers() {
+        const TIMERS: u64 = 20_000;
+        let mut wheel = NodeWheel::new(0);
+        let nodes: Vec<Node> = (0..TIMERS).map(|_| Node::new()).collect();
+        for node in &nodes {
+            // SAFETY: the node is in no wheel, and stays in place until the wheel is empty.
+            unsafe { wheel.add(NonNull::from(node), Schedule::at(1 << 20)) };
+        }
+        wheel.advance((1 << 20) - 1);
+        let (mut moved, mut steps, mut before) = (None, 0, wheel.stats().moved);
+        while pop_or_move(&mut wheel, &mut moved) == ControlFlow::Continue(()) {
+            let now = wheel.stats().moved;
+            assert!(now - before <= 1_000, "a step has moved {} timers", now - before);
+            (before, steps) = (now, steps + 1);
+        }
+        assert!(steps >= TIMERS / 1_000, "{steps} steps");
+        wheel.advance(1 << 20);
+        moved = None;
+        for _ in 0..TIMERS {
+            while pop_or_move(&mut wheel, &mut moved) == ControlFlow::Continue(()) {}
+        }
+        assert_eq!(wheel.len(), 0);
+    }
 }

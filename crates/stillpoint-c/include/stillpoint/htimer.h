@@ -100,7 +100,8 @@ struct still_htimer_options {
     size_t size;       /* sizeof(struct still_htimer_options) */
     uint64_t tick;     /* nanoseconds, a power of two; 0: 1,024, or 1 with `no_clock` */
     size_t requests;   /* how many requests may be without a result: 16 to 1,048,576, rounded up to a power of two; 0: 256 */
-    size_t burst;      /* how many timers a call expires at most; 0: all that are due. Does not limit requests and results */
+    size_t burst;      /* how many timers a call expires at most; 0: all that are due. Does not limit requests, results, and
+                        * what the wheel moves to where it is due sooner */
     uint64_t begin;    /* with `no_clock`: the time at which the wheel begins, in ticks */
     uint32_t no_clock; /* 1: the thread calls still_htimer_manage_time only, and may count whatever it likes as nanoseconds */
     uint32_t reserved; /* 0 */

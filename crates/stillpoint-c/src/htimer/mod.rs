@@ -223,9 +223,9 @@ pub unsafe extern "C" fn still_htimer_cancel(place: *mut still_htimer) -> c_int 
         // SAFETY: the caller passes a timer.
         let timer = unsafe { timer(place) }?;
         let manager = mine()?;
-        if timer.owner() == manager.stamp() && timer.state() != SENT {
-            // SAFETY: manager and timer are the calling thread's.
-            return Ok(unsafe { manager.cancel(timer) });
+        // SAFETY: the manager is the calling thread's.
+        if let Some(result) = unsafe { manager.cancel(timer) } {
+            return Ok(result);
         }
         match timer.state() {
             ADDED | SENT => {

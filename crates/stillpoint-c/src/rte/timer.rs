@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::fmt::{self, Display};
 use std::mem::offset_of;
+use std::ops::ControlFlow;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use super::print;
 use crate::border::{briefly, call, Refusal};
 use crate::own::{self, own, Own};
 use crate::reserve;
-use crate::timer::pop_due;
+use crate::timer::pop_or_move;
 
 /// A timer, to C.
 #[repr(C)]
@@ -240,17 +241,27 @@ impl Lcore {
     /// Step 2: pops the next timer that is due, and sets it to RUNNING on `lcore`. If no timer is due, stops managing the list, and sets
     /// `next`.
     fn pop(&self, lcore: u32) -> Option<Handle> {
-        let mut list = self.list.lock();
-        while let Some(node) = pop_due(&mut list.wheel) {
-            let timer = Handle::of(node);
-            // SAFETY: by step 2, a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
-            if unsafe { timer.take(Status::of(RUNNING, lcore), |status| status.state == PENDING) }.is_some() {
-                return Some(timer);
+        let mut moved = None;
+        loop {
+            // Anew for each step: others who arm or stop a timer wait for a few moves, not for those of a whole slot.
+            let mut list = self.list.lock();
+            match pop_or_move(&mut list.wheel, &mut moved) {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(Some(node)) => {
+                    let timer = Handle::of(node);
+                    let running = Status::of(RUNNING, lcore);
+                    // SAFETY: by step 2, a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
+                    if unsafe { timer.take(running, |status| status.state == PENDING) }.is_some() {
+                        return Some(timer);
+                    }
+                }
+                ControlFlow::Break(None) => {
+                    list.managers -= 1;
+                    self.next.store(list.wheel.next_deadline().unwrap_or(u64::MAX), Ordering::Relaxed);
+                    return None;
+                }
             }
         }
-        list.managers -= 1;
-        self.next.store(list.wheel.next_deadline().unwrap_or(u64::MAX), Ordering::Relaxed);
-        None
     }
 }
 

@@ -762,6 +762,72 @@ static void crowd(void)
     CHECK(expired + cancelled == THREADS * EACH * ROUNDS && expired > 0 && cancelled > 0);
 }
 
+/* A timer that two threads add by turns, each when it has expired on the other, while a third one cancels it all the time: a cancellation
+ * may look at it on one thread while the other has it again. */
+enum { PASSES = 100, AT_ONCE = 8, BESIDE = 8 };
+
+static struct still_htimer passed;
+static int whose_turn, passes;
+
+static void pass(struct still_htimer *timer, void *argument) STILL_NOEXCEPT
+{
+    CHECK(timer == &passed);
+    passes++;
+    __atomic_store_n(&whose_turn, argument == NULL ? 1 : 0, __ATOMIC_RELEASE);
+}
+
+static void *passes_on(void *argument)
+{
+    struct owner *owner = (struct owner *)argument;
+    int me = owner == &second;
+    static struct still_htimer beside[2][BESIDE];
+    memset(beside[me], 0, sizeof beside[me]);
+    begin(1, 0, 0);
+    uint64_t now = 0;
+    for (int i = 0; i < BESIDE; i++)
+        CHECK(still_htimer_add(&beside[me][i], UINT64_MAX, 0, fire, NULL, 0) == 0);
+    set(&owner->is_ready);
+    while (!is_set(&owner->must_stop)) {
+        if (__atomic_load_n(&whose_turn, __ATOMIC_ACQUIRE) == me) {
+            __atomic_store_n(&whose_turn, -1, __ATOMIC_RELAXED);
+            CHECK(still_htimer_add(&passed, 1 + (now & 3), 0, pass, me ? &passed : NULL, 0) == 0);
+        }
+        CHECK(still_htimer_manage_time(++now, 0) >= 0);
+    }
+    /* Takes out what the wheel has, and nothing else. */
+    CHECK(still_htimer_stop() == BESIDE);
+    return NULL;
+}
+
+static void passed_on(void)
+{
+    static struct owner first;
+    memset(&first, 0, sizeof first);
+    memset(&second, 0, sizeof second);
+    memset(results, 0, sizeof results);
+    begin(1, 0, 0);
+    CHECK(pthread_create(&first.thread, NULL, passes_on, &first) == 0);
+    CHECK(pthread_create(&second.thread, NULL, passes_on, &second) == 0);
+    int told_before = 0, cancelled = 0;
+    while (!is_set(&first.is_ready) || !is_set(&second.is_ready) || still_htimer_state(&passed) == 0)
+        (void)sched_yield();
+    /* The last one cancels it for good. */
+    for (int round = 1, is_idle = 0; round <= PASSES || !is_idle; round++) {
+        for (int i = 0; i < AT_ONCE; i++)
+            CHECK(still_htimer_async_cancel(&passed, tell, NULL) == 0);
+        await(told_before += AT_ONCE);
+        is_idle = results[STILL_HTIMER_CANCELLED] > cancelled;
+        if (is_idle)
+            CHECK(results[STILL_HTIMER_CANCELLED] == ++cancelled);
+        if (is_idle && round < PASSES)
+            __atomic_store_n(&whose_turn, round & 1, __ATOMIC_RELEASE);
+    }
+    end(&first);
+    end(&second);
+    CHECK(cancelled > 0 && passes > 0);
+    CHECK(still_htimer_stop() == 0);
+}
+
 int main(void)
 {
     refusals();
@@ -773,5 +839,6 @@ int main(void)
     moved();
     child();
     crowd();
+    passed_on();
     return 0;
 }

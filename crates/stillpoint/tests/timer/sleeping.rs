@@ -75,7 +75,6 @@ fn the_owner_wakes_its_own_sleep_by_an_earlier_timer() {
     }
 }
 
-/// Only the next `manage` knows when the delay ends.
 #[test]
 fn the_owner_wakes_its_own_sleep_by_a_delay() {
     let mut service = TimerService::new(0).sleeping();
@@ -264,6 +263,25 @@ fn a_delay_counts_from_the_first_time_after_the_message() {
     // This timer fires at `u64::MAX`.
     mailbox.add(&timer, Schedule::after(u64::MAX), 9).unwrap();
     assert_eq!((fired(&mut service, 3_000), fired(&mut service, u64::MAX)), (vec![], vec![(u64::MAX, 9)]));
+}
+
+#[test]
+fn a_delay_that_has_not_begun_survives_a_wrong_time() {
+    let (mut service, timer, mut mailbox) = with_mailbox(8);
+    assert_eq!(fired(&mut service, u64::MAX - 1), []);
+    mailbox.add(&timer, Schedule::after(10), 7).unwrap();
+    assert!(service.process(usize::MAX, |_, _| {}).is_done());
+    service.set_time(50);
+    assert_eq!((fired(&mut service, 60), fired(&mut service, 70)), (vec![], vec![(70, 7)]));
+}
+
+/// As with `add`: a callback that arms its timer again does not drift.
+#[test]
+fn a_delay_without_a_mailbox_begins_at_once() {
+    let mut service = TimerService::new(100);
+    let timer = service.remote().timer();
+    service.arm(&timer, Schedule::after(50), 7).unwrap();
+    assert_eq!((fired(&mut service, 149), fired(&mut service, 150)), (vec![], vec![(150, 7)]));
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub(super) fn make(requests: usize) -> Result<&'static Manager, Refusal> {
         time: Cell::new(0),
         tell: Cell::new(Tell { function: None, argument: ptr::null_mut() }),
         kind: Cell::new(CANCEL),
-        before: Cell::new((0, IDLE)),
+        before: Cell::new(0),
     });
     let own = Own {
         wheel: None,

@@ -49,8 +49,8 @@ struct Request {
     tell: Cell<Tell>,
     /// [`CANCEL`]; [`ADDED`]: an addition; afterwards the result.
     kind: Cell<i32>,
-    /// Owner and state of the timer before an addition, should the target refuse it.
-    before: Cell<(u32, i32)>,
+    /// [Whose](Timer::whose) the timer was before an addition, should the target refuse it.
+    before: Cell<u64>,
 }
 
 const _: () = assert!(size_of::<Request>() == 64);
@@ -219,19 +219,19 @@ impl Manager {
         // SAFETY: by the caller's promise.
         let own = unsafe { self.own() };
         own.goes_on()?;
-        timer.set(wanted);
-        timer.belongs_to(self.stamp());
+        timer.set(wanted, self.stamp(), IDLE);
         // SAFETY: by the caller's promise.
         unsafe { own.arm(timer, wanted.expiration) };
         Ok(())
     }
 
-    /// Cancels a timer of this thread. Returns the result.
+    /// Cancels a timer of this thread. Returns the result; `None` if it is another thread's by now, or on its way.
     ///
     /// # Safety
-    /// The calling thread has the manager; the timer is its own.
-    pub(super) unsafe fn cancel(&self, timer: &Timer) -> i32 {
-        match timer.state() {
+    /// The calling thread has the manager.
+    pub(super) unsafe fn cancel(&self, timer: &Timer) -> Option<i32> {
+        // Read once. After its end, another thread may add the timer at any time: then its state would be that of the other's wheel.
+        Some(match timer.state_at(self.stamp())? {
             ADDED => {
                 // SAFETY: by the caller's promise. A pending timer is in the wheel of its owner.
                 unsafe {
@@ -242,7 +242,7 @@ impl Manager {
             }
             EXPIRED => EXPIRED,
             _ => ALREADY_CANCELLED,
-        }
+        })
     }
 
     /// Tells the program that a timer is cancelled, if it wants that. It may then free the timer.
@@ -252,7 +252,7 @@ impl Manager {
     #[inline]
     unsafe fn has_cancelled(&self, timer: &Timer) {
         timer.enter(CANCELLED);
-        if u32::from(timer.flags.get()) & TELL_CANCEL != 0 {
+        if timer.flags() & TELL_CANCEL != 0 {
             let _whole = Uncancelled::new();
             // SAFETY: by the caller's promise.
             let before = std::mem::replace(&mut unsafe { self.own() }.is_calling, true);
@@ -289,10 +289,8 @@ impl Manager {
         if let Some(wanted) = wanted {
             request.kind.set(ADDED);
             request.time.set(wanted.expiration);
-            request.before.set((timer.owner(), timer.state()));
-            timer.set(wanted);
-            timer.enter(SENT);
-            timer.belongs_to(target);
+            request.before.set(timer.whose());
+            timer.set(wanted, target, SENT);
         }
         tsan::release(timer);
         Some(request)
@@ -383,10 +381,7 @@ impl Manager {
             let before = NonNull::new(request.link.load(Ordering::Relaxed));
             if request.kind.get() == ADDED {
                 // SAFETY: the timer is still the caller's.
-                let timer = unsafe { &*request.timer.get() };
-                let (owner, state) = request.before.get();
-                timer.belongs_to(owner);
-                timer.enter(state);
+                unsafe { (*request.timer.get()).set_whose(request.before.get()) };
             }
             // SAFETY: by the caller's promise.
             unsafe { self.unsend(request) };
@@ -530,8 +525,9 @@ impl Calling<'_> {
         let _whole = Uncancelled::new();
         let take_in = |timer: &Timer, addition: Option<u64>| {
             if let Some(time) = addition {
-                if timer.owner() != manager.stamp() {
-                    // The thread that was asked has ended since, and this one has got its manager: H6.
+                if timer.owner() != manager.stamp() || manager.accepts(timer.flags()).is_err() {
+                    // The thread that was asked has ended since, and this one has got its manager: H6. It may have done so while the source
+                    // was asking: then the stamp is right, but the time may be one that this manager cannot read.
                     timer.enter(IDLE);
                     return Some(GONE);
                 }
@@ -539,10 +535,9 @@ impl Calling<'_> {
                 unsafe { manager.own().arm(timer, time) };
                 return Some(ADDED);
             }
-            // If the timer's function has given it away meanwhile, the cancellation follows it: H5.
-            let is_here = timer.owner() == manager.stamp() && timer.state() != SENT;
-            // SAFETY: this thread has the manager and the timer.
-            is_here.then(|| unsafe { manager.cancel(timer) })
+            // If the timer was given away meanwhile, the cancellation follows it: H5.
+            // SAFETY: this thread has the manager.
+            unsafe { manager.cancel(timer) }
         };
         // SAFETY: this thread has the manager.
         let mut count = unsafe { manager.answer(manager.inbox.take(), take_in) };
@@ -658,7 +653,7 @@ impl Own {
     /// As for `Manager::add`.
     #[inline(always)]
     unsafe fn arm(&mut self, timer: &Timer, time: u64) {
-        let flags = timer.flags.get().into();
+        let flags = timer.flags();
         let deadline = self.deadline(time, flags);
         if timer.period.get() != 0 {
             timer.period.set(self.ticks(timer.period.get(), flags).max(1));

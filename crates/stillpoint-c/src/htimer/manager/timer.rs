@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stillpoint::timer::Node;
 use stillpoint_sys::tsan;
@@ -24,8 +24,8 @@ pub struct still_htimer {
 
 /// A timer, in the program's memory.
 ///
-/// Between an asynchronous addition and the end of the timer, the fields are the target's, except `state` and `owner`, which other
-/// threads read: to refuse a timer that is in use, and to find its thread.
+/// Between an asynchronous addition and the end of the timer, the fields are the target's, except `whose`, which other threads read: to
+/// refuse a timer that is in use, and to find its thread.
 #[repr(C)]
 pub(in crate::htimer) struct Timer {
     pub(super) node: Node,
@@ -33,11 +33,13 @@ pub(in crate::htimer) struct Timer {
     pub(super) period: Cell<u64>,
     pub(super) function: Cell<still_htimer_fn>,
     pub(super) argument: Cell<*mut c_void>,
-    /// The [stamp](Manager::stamp) of its manager. 0: it never had one.
-    pub(super) owner: AtomicU32,
-    pub(super) state: AtomicU8,
-    pub(super) flags: Cell<u8>,
+    /// The [stamp](Manager::stamp) of its manager, its flags, and its state; 32, 8 and 8 bits. 0: it never had one. Written only by the
+    /// thread that has the timer.
+    whose: AtomicU64,
 }
+
+const FLAGS_AT: u32 = 8;
+const OWNER_AT: u32 = 32;
 
 const _: () = assert!(
     size_of::<still_htimer>() == size_of::<Timer>() && align_of::<still_htimer>() == align_of::<Timer>()
@@ -64,26 +66,45 @@ pub(super) const GONE: i32 = 5;
 pub(in crate::htimer) const SENT: i32 = 6;
 
 impl Timer {
+    /// Owner, flags and state of one moment, for [`set_whose`](Timer::set_whose).
+    pub(super) fn whose(&self) -> u64 {
+        // Relaxed: what else is in the timer is read only by the thread that has it. Whoever reads an owner here, and posts to its inbox,
+        // makes that thread read the same word or a later one: H3.
+        self.whose.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_whose(&self, whose: u64) {
+        // Relaxed: as in `whose`; an inbox publishes the rest.
+        self.whose.store(whose, Ordering::Relaxed);
+    }
+
     pub(in crate::htimer) fn state(&self) -> i32 {
-        // Relaxed: what else is in the timer is read only by the thread that has it.
-        self.state.load(Ordering::Relaxed).into()
+        self.whose() as u8 as i32
     }
 
     pub(in crate::htimer) fn owner(&self) -> u32 {
-        // Acquire: pairs with the release in `belongs_to`.
-        self.owner.load(Ordering::Acquire)
+        (self.whose() >> OWNER_AT) as u32
     }
 
-    /// Relaxed: the inbox publishes it.
+    pub(super) fn flags(&self) -> u32 {
+        u32::from((self.whose() >> FLAGS_AT) as u8)
+    }
+
     pub(super) fn enter(&self, state: i32) {
-        self.state.store(state as u8, Ordering::Relaxed);
+        self.set_whose(self.whose() & !0xff | u64::from(state as u8));
     }
 
-    /// The thread with this stamp has the timer from here on.
-    pub(super) fn belongs_to(&self, stamp: u32) {
-        // Release: pairs with the acquire in `owner`. Whoever finds the target here, and asks it for a cancellation, makes the target see
-        // that the timer was sent: H5.
-        self.owner.store(stamp, Ordering::Release);
+    /// The thread with this stamp has the timer from here on, with these flags, in this state.
+    fn give(&self, stamp: u32, flags: u32, state: i32) {
+        let flags = u64::from(flags as u8) << FLAGS_AT;
+        self.set_whose(u64::from(stamp) << OWNER_AT | flags | u64::from(state as u8));
+    }
+
+    /// The state, if the thread with this stamp has the timer. Its own pending timer is in its wheel, as only it stores this word.
+    pub(in crate::htimer) fn state_at(&self, stamp: u32) -> Option<i32> {
+        let whose = self.whose();
+        let state = whose as u8 as i32;
+        ((whose >> OWNER_AT) as u32 == stamp && state != SENT).then_some(state)
     }
 
     pub(super) fn node(&self) -> NonNull<Node> {
@@ -130,11 +151,12 @@ impl Timer {
         unsafe { call(self, self.function.get(), self.argument.get()) };
     }
 
-    pub(super) fn set(&self, wanted: Wanted) {
+    /// What the program wants is written down, in the timer of the thread with this stamp from here on.
+    pub(super) fn set(&self, wanted: Wanted, stamp: u32, state: i32) {
         let Wanted { period, function, argument, flags, .. } = wanted;
         self.period.set(if flags & PERIODICAL == 0 { 0 } else { period });
         self.function.set(Some(function));
         self.argument.set(argument);
-        self.flags.set(flags as u8);
+        self.give(stamp, flags, state);
     }
 }

@@ -19,7 +19,7 @@ use stillpoint_sys::panics;
 /// Callbacks that are pushed by [`push`](CallbackQueue::push) are called in their order, and wait only for region readers, not for
 /// protected loads. Callbacks that are pushed by [`push_object`](CallbackQueue::push_object) also wait for protected loads of their
 /// object, and keep no order. Up to eight grace periods are under way at a time, each for everything that had been pushed when it
-/// was started. In domains with light readers, at most one is started every 50 µs.
+/// was started. In domains with light readers, usually one is started every 20 µs.
 ///
 /// Callbacks count as retired objects of 0 bytes in the [statistics](crate::rcu::Stats) and limits of the domain, which cannot
 /// refuse them. This type is a cheap handle; clone and share it freely. When the last handle is dropped, the remaining callbacks

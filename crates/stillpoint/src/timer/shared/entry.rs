@@ -46,9 +46,8 @@ pub(super) fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
         wheel.cancel(key);
     }
     if schedule.flags & RELATIVE != 0 {
-        // The delay begins at the wheel's next time. Until then, the timer waits among those that are due.
-        let next = Schedule::at(wheel.now());
-        return file_apart(wheel, next, timer, generation | DELAYED);
+        // The delay begins at the wheel's next time, whatever that is. Until then, the timer waits among those that are due.
+        return file_apart(wheel, Schedule::at(0), timer, generation | DELAYED);
     }
     file(wheel, schedule, timer, generation);
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::alarm::{wakes_before, Bed};
+use super::alarm::Bed;
 use super::arm_error::ArmError;
 use super::entry::{has_room_for, local, take_in, Entry};
 use super::home::{Hints, Home};
@@ -243,7 +243,7 @@ impl<T> TimerService<T> {
     }
 
     /// Arms a shared timer from the owner's thread, without a mailbox. The timer's own callback may do so, too, unless
-    /// a cancellation has returned [`Running`](super::Outcome::Running) meanwhile.
+    /// a cancellation has returned [`Running`](super::Outcome::Running) meanwhile. A delay begins as that of [`add`](Self::add).
     ///
     /// # Errors
     /// [`ArmError`], with the value, when the timer is not armed.
@@ -253,7 +253,7 @@ impl<T> TimerService<T> {
         schedule: impl Into<Schedule>,
         value: T,
     ) -> Result<(), ArmError<T>> {
-        let schedule = schedule.into();
+        let schedule = schedule.into().resolved(self.now());
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
             return Err(ArmError::Foreign(value));
@@ -264,7 +264,7 @@ impl<T> TimerService<T> {
         }
         record.arm(schedule, value, true)?;
         take_in(&mut self.wheel, timer.clone());
-        self.rouse(wakes_before(schedule));
+        self.rouse(schedule.deadline);
         Ok(())
     }
 
