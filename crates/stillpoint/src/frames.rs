@@ -13,6 +13,7 @@ use std::ptr;
 use std::sync::atomic::{compiler_fence, Ordering};
 
 use stillpoint_sys::marks::MARKS;
+use stillpoint_sys::panics::{self, Panic};
 
 /// What kind of struct a frame begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +142,12 @@ fn mark() -> u8 {
 /// then it must not free.
 pub(crate) fn is_freeing() -> bool {
     mark() == Within::Destructor as u8
+}
+
+/// As [`panics::keep_first`], for payloads of foreign code: a payload that is discarded runs a destructor, which must not wait.
+pub(crate) fn keep_first(first: &mut Option<Panic>, panic: Panic) {
+    let _foreign = Foreign::begin();
+    panics::keep_first(first, panic);
 }
 
 /// Whether this call comes from any foreign code that the library runs, in any domain: then it must not wait.

@@ -17,7 +17,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Barrier;
 use std::thread;
 
-use stillpoint::rcu::{Boost, Domain, Reader};
+use stillpoint::rcu::{self, Boost, Domain, Reader};
 use stillpoint::table::Table;
 use stillpoint::timer::shared::{Outcome, TimerService};
 use stillpoint::timer::Limit;
@@ -140,6 +140,19 @@ fn threads_that_use_everything_leave_no_memory_behind() {
         });
         domain.synchronize().expect("nobody reads");
         assert_eq!(domain.stats().pending, 0);
+    });
+}
+
+/// An allocator that reads uses the default domain in the middle of the thread's first use of it.
+#[test]
+fn an_allocator_that_reads_leaves_no_reader_behind() {
+    in_child("an_allocator_that_reads_leaves_no_reader_behind", || {
+        assert_no_leak("an allocator that reads", || {
+            allocated::set_hook(Some(|| drop(rcu::pin())));
+            drop(rcu::pin());
+            allocated::set_hook(None);
+        });
+        assert_eq!(rcu::default_domain().stats().readers, 0);
     });
 }
 

@@ -18,6 +18,7 @@ use super::reclaimer::ReclaimerBuilder;
 use super::retire::{self, Queue};
 use super::retired::{RetireError, Retired};
 use crate::busted::{self, Variant};
+use crate::frames;
 use stillpoint_sys::panics::{self, Panic};
 
 /// Reclaims on a separate thread. Any thread may hand it objects, through a [`RetireHandle`].
@@ -135,8 +136,9 @@ impl BackgroundReclaimer {
         loop {
             // Read once per pass: the thread may sleep only if this very value has not changed since.
             let aim = self.channel.aim();
+            let is_asked = self.channel.takes_request();
             let arrived = self.take_in();
-            if aim != RUNNING {
+            if aim != RUNNING || is_asked {
                 // Closes the open batch, whatever the pace.
                 self.list.close();
             }
@@ -163,7 +165,7 @@ impl BackgroundReclaimer {
         match answer {
             Ok(freed) => freed > 0,
             Err(panic) => {
-                panics::keep_first(first, panic);
+                frames::keep_first(first, panic);
                 true
             }
         }
@@ -299,6 +301,20 @@ impl fmt::Debug for BackgroundReclaimer {
 /// assert_eq!((closed.recv(), handle.pending()), (Ok("closed"), 0));
 /// # Ok::<(), stillpoint::rcu::RetireError<&str>>(())
 /// ```
+///
+/// A program that does not keep it ends the run, and is told so by the compiler:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// stillpoint::rcu::default_domain().background().spawn()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+/// ```
+/// #![deny(unused_must_use)]
+/// let _kept = stillpoint::rcu::default_domain().background().spawn()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use = "a run ends when no retire handle is left"]
 pub struct RetireHandle {
     channel: Arc<Channel>,
     when_full: WhenFull,

@@ -22,7 +22,8 @@ use stillpoint_sys::linux::sched::{self, Way};
 /// - The end of the thread and `fork` end it.
 ///
 /// **A reclaimer that has given a boost must be polled, or dropped**: the library has no thread that would watch the 2 ms. If
-/// other code changes the thread's scheduling meanwhile, that change stays. A reader that is boosted pays some system calls at the
+/// other code changes the thread's scheduling meanwhile, that change stays, unless it sets just what the boost has set (the one CPU, or
+/// `SCHED_FIFO` with priority 1), or comes while a booster is looking at the thread. A reader that is boosted pays some system calls at the
 /// end of the section; other readers pay nothing. Registering a thread's first reader opens a file in `/proc`. If that fails, the
 /// thread's readers are not boosted, which [`Stats::boost_refused`](super::Stats::boost_refused) counts.
 ///

@@ -245,13 +245,19 @@ pub(super) fn local() -> &'static Local {
 fn begin() -> &'static Local {
     let reader = default_domain().reader();
     let local = Local { reader, lender: OnceCell::new(), shelf: OnceCell::new(), rounds: Cell::new(0) };
-    let local = Box::into_raw(Box::new(local));
+    let local = Box::new(local);
+    // An allocator, or a signal handler, may have used the default domain meanwhile.
+    if let Some(local) = present() {
+        return local;
+    }
+    let local = Box::into_raw(local);
+    // A signal handler finds either the complete `Local` or none: the fence keeps the compiler from moving the store up.
+    compiler_fence(Ordering::SeqCst);
+    // Comes before the next call, which may allocate.
+    LOCAL.set(local);
     // If this call fails, the record stays claimed after the thread has ended, and holds nothing up.
     // SAFETY: `end` accepts the pointer that was made here.
     unsafe { END.call_with(local.cast()) };
-    // A signal handler finds either the complete `Local` or none: the fence keeps the compiler from moving the store up.
-    compiler_fence(Ordering::SeqCst);
-    LOCAL.set(local);
     // SAFETY: it was made just now, and `end` frees it only at the end of the thread.
     unsafe { &*local }
 }

@@ -375,7 +375,7 @@ where
     /// assert!(table.capacity() < 2_000);
     /// ```
     pub fn shrink_to_fit(&self) {
-        self.poll();
+        self.inner().press(usize::MAX);
         self.inner().shrink();
         self.inner().arena().shrink();
     }

@@ -33,8 +33,12 @@ mod whole;
 #[cfg(not(miri))]
 #[path = "../support/child.rs"]
 mod child;
+#[path = "../support/other.rs"]
+mod other;
 #[path = "../support/rounds.rs"]
 mod rounds;
+
+use stillpoint::rcu::Domain;
 
 /// Polls until nothing waits.
 fn free_all<K, V, S>(table: &stillpoint::table::Table<K, V, S>) {

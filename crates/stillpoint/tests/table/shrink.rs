@@ -10,6 +10,7 @@ use stillpoint::table::Table;
 
 use crate::census::Census;
 use crate::identity::Identity;
+use crate::other::silent;
 
 const FEW: u64 = if cfg!(miri) { 30 } else { 900 };
 const ROOM: usize = if cfg!(miri) { 3_000 } else { 40_000 };
@@ -60,6 +61,20 @@ fn a_table_shrinks_and_grows_again() {
     assert!(table.is_empty());
     drop(lookup);
     drop(table);
+    assert_eq!(census.alive(), 0);
+}
+
+/// It waits for no pace: the reader of another thread, which sleeps, holds nothing.
+#[test]
+fn what_no_reader_can_hold_is_freed_first() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let _silent = silent(&domain);
+    let table = Table::new_in(&domain);
+    for key in 0..FEW {
+        table.insert(key, census.value(key)).unwrap();
+    }
+    table.clear();
+    table.shrink_to_fit();
     assert_eq!(census.alive(), 0);
 }
 

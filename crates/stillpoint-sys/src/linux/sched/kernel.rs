@@ -85,7 +85,7 @@ impl Subject {
     /// Restores the scheduling from before. Does nothing for a thread that has ended. An error means that the caller may not
     /// restore, and the thread itself must.
     pub fn restore(&self, before: &Before) -> Result<(), i32> {
-        if !self.is_alive() {
+        if self.has_ended()? {
             return Ok(());
         }
         match before {
@@ -110,8 +110,18 @@ impl Subject {
         }
     }
 
-    fn is_alive(&self) -> bool {
-        self.stat.read_at(&mut [0; 8], 0).is_ok_and(|length| length > 0)
+    /// An error: it is another thread, and a filter of system calls forbids to look at it.
+    fn has_ended(&self) -> Result<bool, i32> {
+        if self.tid == thread_id() as libc::pid_t {
+            return Ok(false);
+        }
+        match self.stat.read_at(&mut [0; 8], 0) {
+            Ok(length) => Ok(length == 0),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ESRCH) => Ok(true),
+                other => Err(other.unwrap_or(libc::EIO)),
+            },
+        }
     }
 
     /// The CPU that the thread waits for; `None` if it runs, or is not runnable.
@@ -272,11 +282,11 @@ mod tests {
         while other.waits_for_cpu().is_some() {
             std::thread::yield_now();
         }
-        assert!(other.is_alive());
+        assert_eq!(other.has_ended(), Ok(false));
         go.send(()).unwrap();
         thread.join().unwrap();
         // `join` returns shortly before the kernel has removed the thread.
-        while other.is_alive() {
+        while other.has_ended() == Ok(false) {
             std::thread::yield_now();
         }
         assert_eq!(other.waits_for_cpu(), None);

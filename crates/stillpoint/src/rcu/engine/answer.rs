@@ -102,10 +102,14 @@ impl Core {
             // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain.
             fence(Ordering::SeqCst);
         }
-        if record.take_request() {
+        let is_asked = record.take_request();
+        if is_asked {
             self.event.notify_by_shares();
+        }
+        // Before the wakers, which are foreign code: they may start threads, which would inherit the boost.
+        self.end_own_boost(record);
+        if is_asked {
             self.wakers.wake_all();
         }
-        self.end_own_boost(record);
     }
 }

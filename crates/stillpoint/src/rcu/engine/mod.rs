@@ -64,7 +64,7 @@ use self::wait::park::Event;
 use self::wait::stall::Watch;
 use self::wait::wakers::Wakers;
 use crate::fence::Mode;
-use crate::frames::Foreign;
+use crate::frames::{self, Foreign};
 use stillpoint_sys::panics;
 use stillpoint_sys::sync::atomic::AtomicBool;
 
@@ -218,7 +218,7 @@ impl Drop for Core {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more. `Arc` acquires the handles'
             // count before it drops its contents.
             if let Some(panic) = unsafe { core::garbage::free_left(orphan) } {
-                panics::keep_first(&mut first, panic);
+                frames::keep_first(&mut first, panic);
             }
         });
         panics::resume(first);

@@ -37,6 +37,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
 
+use crate::frames::keep_first;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::RetireHandle;
@@ -49,7 +50,7 @@ use places::Places;
 use search::prefetch;
 use slab::Touch;
 use sole::Cursor;
-use stillpoint_sys::panics::{catch, keep_first, resume};
+use stillpoint_sys::panics::{catch, resume};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use store::Store;
 use stripe::Stripes;

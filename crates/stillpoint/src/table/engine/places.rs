@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
-use crate::frames::is_freeing;
+use crate::frames::{is_freeing, keep_first};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::retire_list::{Pace, GATHERED};
 use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant, Turn};
 use crate::rcu::engine::Core;
 use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
-use stillpoint_sys::panics::{catch, keep_first, resume, Panic};
+use stillpoint_sys::panics::{catch, resume, Panic};
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// The most shelves of a table.

@@ -17,10 +17,10 @@ use super::places::FREED_PER_CALL;
 use super::search::Place;
 use super::stripe::Held;
 use super::{hint, Inner, Owned};
-use crate::frames::Foreign;
+use crate::frames::{keep_first, Foreign};
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
 use crate::table::busted::{self, Variant};
-use stillpoint_sys::panics::{catch, keep_first, resume};
+use stillpoint_sys::panics::{catch, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// An entry that is not linked. Its drop destroys the pair and frees the slot.

@@ -55,6 +55,26 @@ fn a_full_channel_hands_the_object_back() {
     handle.retire(error.into_inner()).expect("there is room again");
 }
 
+/// What fills a limit is less than a batch, and the next fence for less is an hour away: the thread that was refused asks for it.
+#[test]
+fn a_full_reclaimer_waits_for_no_pace() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let _silent = silent(&domain);
+    let background = domain
+        .reclaimer_builder()
+        .max_pending(8)
+        .fence_interval(Duration::from_secs(3600))
+        .build_background();
+    let handle = background.retire_handle();
+    let run = spawn(background);
+    for _ in 0..64 {
+        handle.retire_timeout(retired(&domain, &census), LONG).expect("the reclaimer makes room");
+    }
+    assert!(census.freed() >= 56, "{} freed", census.freed());
+    handle.stop();
+    run.recv_timeout(LONG).expect("it returns");
+}
+
 #[test]
 fn a_channel_full_of_bytes_hands_the_object_back() {
     let domain = Domain::new();

@@ -3,13 +3,17 @@
 use std::any::Any;
 use std::mem;
 use std::panic::panic_any;
+use std::sync::mpsc;
 
+use stillpoint::rcu::wait::SynchronizeError;
 use stillpoint::rcu::{Domain, RcuArray, RcuCell, Retired};
 
 use crate::census::Census;
 use crate::child::in_child;
 use crate::then::Then;
-use crate::{eager, panic_of};
+use crate::{eager, panic_of, LONG};
+
+use super::until;
 
 /// An object that panics with `number` when it is dropped, after it was counted.
 fn bomb(census: &Census, number: u32) -> Then {
@@ -129,6 +133,28 @@ fn a_deferred_call_that_panics_is_called_once() {
     reclaimer.defer(move || drop(other));
     assert_eq!(number_of(|| reclaimer.poll()), 3);
     assert_eq!((census.freed(), reclaimer.pending()), (2, 0));
+}
+
+/// A run keeps the first panic. The payload of a later one is dropped in its middle, so its destructor must not wait either.
+#[test]
+fn the_destructor_of_a_payload_may_not_wait() {
+    let (domain, (answers, answer)) = (Domain::new(), mpsc::channel());
+    let (handle, run) = domain.background().spawn().expect("a thread starts");
+    for _ in 0..2 {
+        let (domain_, answers) = (domain.clone(), answers.clone());
+        let bomb = Then::new(move || {
+            let payload = Then::new(move || answers.send(domain_.barrier()).expect("the test waits"));
+            panic_any(payload);
+        });
+        handle.retire(retired(&domain, bomb)).expect("there is room");
+        until("it is freed", || handle.pending() == 0);
+    }
+    let refused = answer.recv_timeout(LONG).expect("the second payload is dropped");
+    assert!(matches!(refused, Err(SynchronizeError::Reentrant { .. })), "{refused:?}");
+    handle.stop();
+    // Here the first payload is dropped, which may wait.
+    drop(run.join().expect_err("the first panic"));
+    answer.recv_timeout(LONG).expect("it is dropped").expect("no reader is in the way");
 }
 
 type MakeHandle = fn(&Domain) -> Box<dyn Any>;

@@ -104,7 +104,9 @@ impl Core {
         let mut boosted: Vec<(&Record, &BoostState)> = Vec::new();
         let mut gives_way = boosting.way == Way::Migrate;
         let mut looks = 0;
-        for record in self.protocol.records.iter().filter(|record| blocks(record.observe(), token)) {
+        // The calling thread runs, and does not boost itself: a signal handler would find its word taken by what it has interrupted.
+        let is_another = |record: &&Record| !record.is_mine() && blocks(record.observe(), token);
+        for record in self.protocol.records.iter().filter(is_another) {
             let Some(boost_state) = record.boost_state() else { continue };
             if looks == LOOKS || state::under_way() >= boosting.most {
                 break;
@@ -210,8 +212,13 @@ impl Core {
             return;
         }
         for record in self.protocol.records.iter() {
-            if let Some(boost_state) = record.boost_state().filter(|boost_state| condition(boost_state)) {
+            let Some(boost_state) = record.boost_state().filter(|boost_state| condition(boost_state)) else {
+                continue;
+            };
+            if !record.is_mine() {
                 boost_state.end(address(record));
+            } else if boost_state.end_own() {
+                record.tell_boosted();
             }
         }
     }

@@ -6,10 +6,10 @@ use std::mem;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
-use stillpoint_sys::panics::{keep_first, resume, Panic};
+use stillpoint_sys::panics::{resume, Panic};
 use stillpoint_sys::tsan;
 
-use crate::frames::{self, Frame, Kind};
+use crate::frames::{self, keep_first, Frame, Kind};
 
 /// Contents of cells are dropped recursively up to this depth, as in any other tree of owners. Deeper ones are dropped one
 /// after the other.

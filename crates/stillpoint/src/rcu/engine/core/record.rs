@@ -422,8 +422,9 @@ impl Record {
 
     /// Notes that from now on the record belongs to no thread: the owner of its claim may use it, one thread at a time.
     pub(crate) fn belong_to_nobody(&self) {
-        // Relaxed, all: see `adopt`. The kind for statistics: the last holder may have been a protected load.
-        self.kind.store(ReaderKind::Guard as u32, Ordering::Relaxed);
+        // Release: as in `adopt`. A writer that sees no light reader here any more, and so issues no fence, sees what that has left.
+        self.kind.store(ReaderKind::Guard as u32, Ordering::Release);
+        // Relaxed, both: see `adopt`.
         self.thread.store(NOBODY, Ordering::Relaxed);
         self.tid.store(0, Ordering::Relaxed);
     }

@@ -27,7 +27,7 @@ use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::own_holds::{sum_of_bytes, OwnHolds};
 use crate::rcu::engine::Core;
 use crate::rcu::orders;
-use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicUsize, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 
 /// The retire list that handles share, each in turn.
@@ -54,6 +54,8 @@ pub(crate) struct Channel {
     /// Number of submitted objects at which the reclaimer should be woken.
     enough: AtomicUsize,
     handles: AtomicUsize,
+    /// A retirement was refused since the reclaimer last looked.
+    is_asked: AtomicBool,
     /// One of the constants below; it only increases. The lack of retire handles is not a phase: handles come and go.
     phase: AtomicUsize,
 }
@@ -78,6 +80,7 @@ impl Channel {
             counters: 0,
             enough: AtomicUsize::new(1),
             handles: AtomicUsize::new(0),
+            is_asked: AtomicBool::new(false),
             phase: AtomicUsize::new(RUNNING),
         }
     }
@@ -145,13 +148,26 @@ impl Channel {
     /// Takes up room for one object, unless a limit is reached, here or in the domain.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
         if !self.account.reserve(bytes) {
+            self.ask_for_room();
             return Err(Full::Queue);
         }
         if !self.core.reserve(bytes) {
             self.account.give_back(bytes);
+            self.ask_for_room();
             return Err(Full::Domain);
         }
         Ok(())
+    }
+
+    /// Wakes the reclaimer, which then waits for no pace: what fills a limit may be less than a batch.
+    #[cold]
+    fn ask_for_room(&self) {
+        // Relaxed: who finds it set has been asked for.
+        if !self.is_asked.load(Ordering::Relaxed) {
+            // Release: pairs with the acquire in `takes_request`, so that the reclaimer sees what this thread has submitted.
+            self.is_asked.store(true, Ordering::Release);
+            self.core.event().notify();
+        }
     }
 
     /// Whether there is no room for an object even if everything is freed that the calling thread does not hold up. Also true if
@@ -246,11 +262,17 @@ impl Channel {
         list.len() > before
     }
 
+    /// Whether a retirement was refused since the last call. Comes before [`take_in`](Channel::take_in).
+    pub(crate) fn takes_request(&self) -> bool {
+        // Relaxed: a hint that keeps the exchange out of most turns. Acquire: pairs with the release in `ask_for_room`.
+        self.is_asked.load(Ordering::Relaxed) && self.is_asked.swap(false, Ordering::Acquire)
+    }
+
     /// Whether the reclaimer, which waits for `enough` submitted objects, has something to take in.
     pub(crate) fn has_work(&self, enough: usize) -> bool {
         // Relaxed: ordered by the fences in `submit` and `Event::sleep_unless`.
         let is_enough = self.submitted.load(Ordering::Relaxed) >= enough;
-        (is_enough && !self.stack.is_empty()) || self.has_leftovers()
+        (is_enough && !self.stack.is_empty()) || self.has_leftovers() || self.is_asked.load(Ordering::Relaxed)
     }
 
     /// Sets the number of submitted objects at which the reclaimer should be woken.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::busted::{self, Variant};
-use crate::frames::Foreign;
+use crate::frames::{self, Foreign};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{bit_of, Terms};
 use crate::rcu::engine::core::registry::Claim;
@@ -815,7 +815,7 @@ impl RetireList {
         freed.objects += 1;
         // SAFETY: no reader can hold the object, by the caller's promise.
         if let Err(panic) = unsafe { garbage.free() } {
-            panics::keep_first(&mut freed.panic, panic);
+            frames::keep_first(&mut freed.panic, panic);
         }
         if ROOM && !busted::is(Variant::RoomBeforeFree) {
             if let Some(account) = self.core.account() {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::account::Limits;
 use super::retire_list::{Pace, RetireList, SHARE};
 use crate::busted::{self, Variant};
-use crate::frames::is_freeing;
+use crate::frames::{self, is_freeing};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
 use crate::rcu::engine::wait::counters::Round;
@@ -446,7 +446,7 @@ impl Core {
             if shelf.is_silent(|| self.protocol.age()) && !shelf.is_lost() {
                 match panics::catch(|| self.visit(shelf, &claim, |list| list.poll_own(usize::MAX))) {
                     Ok(objects) => freed += objects,
-                    Err(panic) => panics::keep_first(first, panic),
+                    Err(panic) => frames::keep_first(first, panic),
                 }
             }
         }

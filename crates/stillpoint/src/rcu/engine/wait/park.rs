@@ -56,8 +56,10 @@ impl Event {
             // Relaxed: a thread that sleeps on the old generation was there before the notification.
             is_told = self.generation.load(Ordering::Relaxed) != generation;
         }
-        let sleepers = self.sleepers.fetch_sub(1, Ordering::Relaxed);
-        if is_told && sleepers > 1 {
+        // Never below 0, where later notifications would find no sleeper: a handler in this sleep may have forked, and reset the count.
+        let sleepers =
+            self.sleepers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        if is_told && sleepers.is_ok_and(|sleepers| sleepers > 1) {
             // Wakes the next share: see `notify_by_shares`.
             stillpoint_sys::os::wake(&self.generation, SHARE);
         }

@@ -29,7 +29,7 @@ use super::line::{Line, Obstacle};
 use super::retire_list::{Pace, SHARE};
 use crate::busted::{self, Variant};
 use crate::fence::FenceError;
-use crate::frames::Foreign;
+use crate::frames::{self, Foreign};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{Terms, ANY};
 use crate::rcu::engine::core::registry::Claim;
@@ -355,7 +355,7 @@ impl Callbacks {
         let report = || state.line.report_stall(&self.core, state.segments.under_way(), behind);
         // Unwind safety: the hook changes nothing of the queue.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
-            panics::keep_first(&mut called.panic, panic);
+            frames::keep_first(&mut called.panic, panic);
         }
     }
 }
@@ -417,7 +417,7 @@ impl<'q> Called<'q> {
         // SAFETY: its token is over, so every region reader has passed. If it knows an object, the object's address was in no
         // hazard slot gathered after that.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { node.call() })) {
-            panics::keep_first(&mut self.panic, panic);
+            frames::keep_first(&mut self.panic, panic);
         }
         // Pairs with the acquire of a barrier.
         tsan::release(self.queue);

@@ -10,7 +10,7 @@ use super::node::{Callback, Chain, ObjectCallback};
 use super::segments::{LANES, OBJECTS};
 use super::{Callbacks, Called, Outcome, Serving, State};
 use crate::busted::{self, Variant};
-use crate::frames::is_foreign;
+use crate::frames::{self, is_foreign};
 use crate::rcu::engine::core::grace::ANY;
 use crate::rcu::engine::queue::line::Obstacle;
 use crate::rcu::engine::queue::retire_list::SHARE;
@@ -72,7 +72,7 @@ impl Callbacks {
             let outcome = self.attempt(share);
             share = outcome.share;
             if let Some(panic) = outcome.panic {
-                panics::keep_first(&mut first, panic);
+                frames::keep_first(&mut first, panic);
             }
             if is_stopped && matches!(outcome.next, Obstacle::Empty) {
                 return first;
@@ -80,15 +80,25 @@ impl Callbacks {
             if outcome.called > 0 {
                 patience = Patience::new();
             } else if matches!(outcome.next, Obstacle::Empty) {
-                let has_work =
-                    || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop() || !goes_on();
-                self.event.sleep_unless(None, has_work);
+                if self.has_work() {
+                    // A push that has begun, or what another call has taken in since: see `has_work`.
+                    self.wait(Obstacle::Other, &mut patience, None, || is_to_stop() || !goes_on());
+                } else {
+                    self.event.sleep_unless(None, || self.has_work() || is_to_stop() || !goes_on());
+                }
             } else if self.turn.is_paused() {
                 self.event.sleep_unless(None, || !self.turn.is_paused() || !goes_on());
             } else {
                 self.wait(outcome.next, &mut patience, None, || is_to_stop() != is_stopped || !goes_on());
             }
         }
+    }
+
+    /// Whether there is something to call, now or later. By the count, since a [poll](Callbacks::poll) of another thread may have taken in
+    /// what was pushed, and left it: then the lanes are empty, and nobody is told when it can be called.
+    fn has_work(&self) -> bool {
+        // Relaxed: the fences of the sleep and of the push's notification order the count.
+        self.counters().in_queue() > 0
     }
 
     /// Waits a little for the obstacle to pass. A push does not end the sleep, which is no longer than the time already waited.
@@ -428,5 +438,34 @@ impl Marker {
     fn is_called(&self) -> bool {
         // Acquire: pairs with the release above.
         self.is_called.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(all(test, not(stillpoint_loom)))]
+mod tests {
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    use super::super::{Callback, Callbacks};
+    use crate::rcu::Domain;
+
+    unsafe extern "C-unwind" fn nothing(_: NonNull<Callback>) {}
+
+    /// A server that has seen nothing does not sleep over it: nobody would wake it when the reader has gone.
+    #[test]
+    fn what_a_poll_has_taken_in_and_left_is_work() {
+        let domain = Domain::new();
+        let reader = domain.reader();
+        let queue = Callbacks::new(Arc::clone(domain.core()), None);
+        assert!(!queue.has_work());
+        let guard = reader.pin();
+        let mut callback = Callback::new();
+        // SAFETY: the callback stays until it is called, at the end.
+        unsafe { queue.push(NonNull::from(&mut callback), nothing) };
+        assert_eq!(queue.poll(usize::MAX), 0);
+        assert!(queue.lanes.iter().all(|lane| lane.is_empty()) && queue.has_work());
+        drop(guard);
+        assert_eq!(queue.poll(usize::MAX), 1);
+        assert!(!queue.has_work());
     }
 }
