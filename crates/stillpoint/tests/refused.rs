@@ -333,6 +333,35 @@ fn a_domain_that_is_refused_later_frees_what_its_readers_vouch_for() {
     });
 }
 
+/// A refused fence is not the domain's last one, for which others would wait an interval.
+#[test]
+fn a_thread_that_is_refused_does_not_hold_up_another_one() {
+    in_child_with_membarrier("a_thread_that_is_refused_does_not_hold_up_another_one", || {
+        let (domain, census) = (asymmetric(), Census::default());
+        let _silent = silent(&domain);
+        let retired = || -> Retired<Object> { domain.cell(census.object()).take().expect("it was full") };
+        let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::from_secs(3600)).build();
+        thread::scope(|scope| {
+            let refused = scope.spawn(|| {
+                refuse_membarrier(libc::EPERM); // to this thread only
+                let mut reclaimer = domain.reclaimer_builder().batch(1).build();
+                reclaimer.retire(retired()).expect("there is room");
+                while domain.stats().fence_error.is_none() {
+                    assert_eq!(reclaimer.poll(), 0);
+                }
+                reclaimer
+            });
+            let refused = refused.join().expect("it is refused");
+            reclaimer.retire(retired()).expect("there is room");
+            let begun = Instant::now();
+            while reclaimer.poll() == 0 {
+                assert!(begun.elapsed() < LONG, "it waits for the interval of a fence that there was not");
+            }
+            drop(refused);
+        });
+    });
+}
+
 #[test]
 fn a_full_reclaimer_that_is_refused_hands_objects_back() {
     in_child_with_membarrier("a_full_reclaimer_that_is_refused_hands_objects_back", || {

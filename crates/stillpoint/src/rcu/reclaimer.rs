@@ -80,7 +80,7 @@ impl Reclaimer {
     /// Takes an object in. Constant time, amortised. If the queue or the domain is full, it starts a grace period for
     /// the objects that have none yet, whatever the pace. Then it frees what is ready, batch by batch, until there is room, or
     /// protected loads hold a whole batch. In a full domain, it also adopts and frees 64 of the objects that were left
-    /// to the domain, the oldest first. If that gives no room, it visits the lists of what threads have replaced by
+    /// to the domain, the latest first. If that gives no room, it visits the lists of what threads have replaced by
     /// [`set`](super::RcuCell::set), in turn: up to 64 lists, until one of them had something to free. If there is still no room, it
     /// does what its [`WhenFull`] says.
     ///

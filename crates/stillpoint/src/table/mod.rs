@@ -96,7 +96,7 @@
 //! dropped keeps alive the memory of its entry; a guard that is never dropped keeps alive everything that is retired after it
 //! began. Key and value are `'static`, since their destructors may run later, on any thread. When the table has been
 //! dropped, they have run for every entry, except those handed to a reclaimer, which frees them, and those that a
-//! [`barrier`](crate::rcu::barrier) or another thread was freeing just then, which the domain frees.
+//! [`barrier`](crate::rcu::barrier) or another thread was freeing just then, or has left to the domain, which the domain frees.
 //!
 //! With exclusive access to the table, no reader is needed: [`iter_mut`](Table::iter_mut), [`get_mut`](Table::get_mut),
 //! and `into_iter`.

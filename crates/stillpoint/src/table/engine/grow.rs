@@ -26,6 +26,34 @@ const PIECE: usize = 64;
 /// cursor comes to them.
 const PASSED: usize = 64;
 
+/// An array to which no move has begun, and the stripes of a table that becomes large by that move.
+struct Coming {
+    /// From a box; null once it is published.
+    array: *mut Array,
+    stripes: Option<Box<[Stripe]>>,
+}
+
+impl Coming {
+    /// For a move from a small table, or from a large one. `None` when there is no memory.
+    fn new(len: usize, is_small: bool, touch: Touch) -> Option<Self> {
+        let mut coming = Self { array: Box::into_raw(Array::new(len, touch)?), stripes: None };
+        if is_small {
+            // SAFETY: the pointer is from `Box::into_raw`, and is not published yet.
+            coming.stripes = Some(Stripe::several(many(), unsafe { &*coming.array })?);
+        }
+        Some(coming)
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if !self.array.is_null() {
+            // SAFETY: the pointer is from `Box::into_raw`, and was not published.
+            drop(unsafe { Box::from_raw(self.array) });
+        }
+    }
+}
+
 impl<K, V, S> Inner<K, V, S>
 where
     K: Hash,
@@ -210,18 +238,18 @@ where
     /// Begins a move to an array of `len` buckets, unless another move has begun. False when there is no memory. The
     /// caller holds a stripe that is in `array`, which is current.
     fn begin_move(&self, array: &Array, len: usize, touch: Touch) -> bool {
-        let Some(next) = Array::new(len, touch) else { return false };
-        let next = Box::into_raw(next);
-        // SAFETY: the pointer is from `Box::into_raw`. It is published below, or made a box again.
-        let stripes = (array.len() < many()).then(|| Stripe::several(many(), unsafe { &*next }));
-        let has_memory = !matches!(stripes, Some(None));
-        if !has_memory || !array.try_set_next(next) {
-            // SAFETY: the pointer is from `Box::into_raw`, and was not published.
-            drop(unsafe { Box::from_raw(next) });
-        } else if let Some(stripes) = stripes.flatten() {
-            self.stripes.keep(stripes);
+        let coming = Coming::new(len, array.len() < many(), touch);
+        coming.map(|mut coming| self.move_to(array, &mut coming)).is_some()
+    }
+
+    /// As [`begin_move`](Self::begin_move), to an array that the caller has made, and drops.
+    fn move_to(&self, array: &Array, coming: &mut Coming) {
+        if array.try_set_next(coming.array) {
+            coming.array = ptr::null_mut();
+            if let Some(stripes) = coming.stripes.take() {
+                self.stripes.keep(stripes);
+            }
         }
-        has_memory
     }
 
     /// Moves a share of another stripe, for an insertion whose own stripe is done. So a growth ends even if some
@@ -248,18 +276,30 @@ where
         if !self.arena().reserve(additional) {
             return false;
         }
-        // Twice, since a growth that is under way may be to a size that is still too small.
-        for _ in 0..2 {
+        // Each turn after the first one is due to a growth that another thread began.
+        loop {
             if !self.move_everything() {
                 return false;
             }
+            let was_small = {
+                let held = self.stripes.lock(0);
+                let array = held.array();
+                if array.len() >= len {
+                    return true;
+                }
+                if !self.is_steady(array) {
+                    continue;
+                }
+                array.len() < many()
+            };
+            // Without the lock, for which writers would wait: the system clears the memory of the whole array.
+            let Some(mut coming) = Coming::new(len, was_small, Touch::Now) else { return false };
             let held = self.stripes.lock(0);
             let array = held.array();
-            if array.len() < len && self.is_steady(array) && !self.begin_move(array, len, Touch::Now) {
-                return false;
+            if self.is_steady(array) && array.len() < len && (array.len() < many()) == was_small {
+                self.move_to(array, &mut coming);
             }
         }
-        self.move_everything()
     }
 
     /// Moves everything to the smallest array with room for the present entries, if it is smaller than the current one.

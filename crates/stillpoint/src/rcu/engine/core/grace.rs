@@ -546,6 +546,8 @@ impl Protocol {
             let now = (ended.as_nanos() as u64 | 2) & !1;
             // Relaxed, both: for reports. Fails if an earlier one was refused.
             let _ = progress.refused.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+            // It was none: a thread that may fence need not wait an interval for it. The list that was refused has a pace of its own.
+            progress.last_heavy.store(0, Ordering::Relaxed);
         }
         answer.map(|()| bound)
     }

@@ -146,7 +146,7 @@ impl RetireList {
         }
     }
 
-    /// A list that a barrier sees, with at most `limit` orphans, the oldest ones. Its drop gives back what was not freed.
+    /// A list that a barrier sees, with at most `limit` orphans, the latest ones. Its drop gives back what was not freed.
     pub(crate) fn of_orphans(core: &Arc<Core>, limit: usize) -> Self {
         let mut list = Self::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
         list.set_served(true);
@@ -451,7 +451,7 @@ impl RetireList {
         self.counters().set_pending(self.len(), self.bytes);
     }
 
-    /// Adopts at most `limit` orphans, the oldest ones.
+    /// Adopts at most `limit` orphans, the latest ones: the others are not looked at.
     pub(crate) fn adopt(&mut self, limit: usize) {
         if limit > 0 && self.core.has_orphans() {
             let core = Arc::clone(&self.core);
