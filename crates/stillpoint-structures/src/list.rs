@@ -1,3 +1,4 @@
+use std::cmp::Ordering::{Equal, Less};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -14,6 +15,13 @@ use crate::watch::Watch;
 
 /// The tag of a link whose node is removed. The link does not change any more.
 const MARK: usize = 1;
+
+/// For the end of a walk, the other way round than its steps compare: so the compiler does not make one comparison with three results of
+/// the two, which would be in each step.
+#[inline(always)]
+fn is_equal<K: Ord>(key: &K, found: &K) -> bool {
+    key.cmp(found) == Equal
+}
 
 /// Whether the link has the mark. Of the tag, it looks at this bit only: so the address, which the next step waits for, is not computed
 /// from the tag.
@@ -172,8 +180,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                         current.load(link);
                         continue 'again;
                     }
-                    if reached.key >= *key {
-                        return Place { link, current, next, is_found: reached.key == *key };
+                    if reached.key.cmp(key) != Less {
+                        return Place { link, current, next, is_found: is_equal(key, &reached.key) };
                     }
                     (link, node) = (&reached.next, following.as_ptr().cast());
                     (before, current, next) = (current, next, before);
@@ -228,8 +236,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             // may be followed, marked or not.
             let node = unsafe { shared.as_ref() }?;
             node.watch.look();
-            if node.key >= *key {
-                return (node.key == *key && !node.is_marked()).then_some(&node.value);
+            if node.key.cmp(key) != Less {
+                return (is_equal(key, &node.key) && !node.is_marked()).then_some(&node.value);
             }
             link = &node.next;
         }

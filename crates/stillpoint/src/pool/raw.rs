@@ -64,6 +64,9 @@ impl RawPool {
     /// The address of an object for a device. `None` for addresses outside the pool, for pages that the kernel may move,
     /// and when the kernel hides frame numbers from this process (it shows them with `CAP_SYS_ADMIN`). Takes two or
     /// more system calls.
+    ///
+    /// After a `fork`, the first write to a page gives it another address, as long as the child has the page too. If the process forks while a
+    /// device has addresses, call `madvise` with `MADV_DONTFORK` for the pool's memory.
     pub fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
         self.any.iova(object)
     }

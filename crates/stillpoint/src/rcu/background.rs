@@ -136,7 +136,7 @@ impl BackgroundReclaimer {
         loop {
             // Read once per pass: the thread may sleep only if this very value has not changed since.
             let aim = self.channel.aim();
-            let is_asked = self.channel.takes_request();
+            let is_asked = self.channel.is_asked();
             let arrived = self.take_in();
             if aim != RUNNING || is_asked {
                 // Closes the open batch, whatever the pace.
@@ -149,6 +149,9 @@ impl BackgroundReclaimer {
             }
             if aim == ABANDONED || (aim != RUNNING && self.has_nothing_left()) {
                 return panic;
+            }
+            if is_asked && (arrived || freed) {
+                self.channel.end_request();
             }
             if arrived || freed {
                 patience = Patience::new();

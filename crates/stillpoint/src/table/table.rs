@@ -375,7 +375,9 @@ where
     /// assert!(table.capacity() < 2_000);
     /// ```
     pub fn shrink_to_fit(&self) {
-        self.inner().press(usize::MAX);
+        self.poll();
+        // Without a pace. What waits elsewhere in the domain is looked at in the same number.
+        self.inner().press(self.pending());
         self.inner().shrink();
         self.inner().arena().shrink();
     }

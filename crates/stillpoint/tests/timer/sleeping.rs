@@ -291,6 +291,12 @@ fn a_revoked_delay_has_a_deadline() {
     mailbox.add(&timer, Schedule::after(50), 7).unwrap();
     assert!(timer.revoke().is_cancelled());
     assert_eq!(fired(&mut service, 100), [(150, 7)]);
+    // The owner has taken the message in, and the delay has not begun.
+    mailbox.add(&timer, Schedule::after(50), 8).unwrap();
+    assert!(service.process(usize::MAX, |_, _| {}).is_done());
+    assert_eq!(service.earliest_deadline(), Some(0), "it is due");
+    assert!(timer.revoke().is_cancelled());
+    assert_eq!(fired(&mut service, 100), [(150, 8)]);
 }
 
 #[test]

@@ -74,7 +74,8 @@ impl Geometry {
         let most = stride.saturating_mul(ROW as usize).min(LARGEST_BUCKET);
         let bucket = match bucket_bytes {
             None => {
-                let needed = stride.saturating_mul(capacity).clamp(SPARE, LARGEST_BUCKET);
+                // A capacity of 0 is refused later.
+                let needed = stride.saturating_mul(capacity.max(1)).clamp(SPARE, LARGEST_BUCKET);
                 (1 << most.ilog2()).min(needed.next_power_of_two())
             }
             Some(bytes) if !bytes.is_power_of_two() || !(stride..=LARGEST_BUCKET).contains(&bytes) => {

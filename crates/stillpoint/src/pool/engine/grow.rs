@@ -70,6 +70,8 @@ pub(crate) struct Extent {
     /// Bytes from the start that have memory.
     end: AtomicUsize,
     buckets: AtomicUsize,
+    /// Buckets whose objects may be allocated. Fewer only while a piece is being added.
+    ready: AtomicUsize,
     most_buckets: u32,
     /// See [`places`](Extent::places).
     places: u32,
@@ -123,6 +125,7 @@ impl Extent {
             start: start.as_ptr(),
             end: AtomicUsize::new(0),
             buckets: AtomicUsize::new(0),
+            ready: AtomicUsize::new(0),
             most_buckets: plan.most_buckets,
             places: places as u32,
             step: plan.step,
@@ -216,26 +219,35 @@ impl Core {
         pieces.iter_mut().for_each(|piece| piece.made = Some(Made::Reserved));
     }
 
-    /// Adds a piece. False when the pool may not grow, or there is no memory.
+    /// For [`grow`](Core::grow): to be read before the search for a free object.
+    pub(crate) fn seen(&self) -> usize {
+        // Acquire: pairs with the release in `add`, so that a search finds what was added before.
+        self.extent.ready.load(Ordering::Acquire)
+    }
+
+    /// Adds a piece, for a caller that found no free object among what it had [seen](Core::seen), unless another thread has added one since.
+    /// Then, too, the caller searches again. False when the pool may not grow, or there is no memory.
     #[cold]
-    pub(crate) fn grow(&self) -> bool {
-        let more = |buckets: usize| self.extent.step.min(self.extent.most_buckets - buckets as u32);
-        let before = self.extent.buckets();
-        more(before) > 0 && {
-            let me = stillpoint_sys::os::thread_handle();
-            // Relaxed: only this thread stores its own number here.
-            if self.extent.grower.load(Ordering::Relaxed) == me {
-                return false;
-            }
-            let _growing = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have grown the pool meanwhile.
-            if self.extent.buckets() > before {
-                return true;
-            }
-            self.extent.grower.store(me, Ordering::Relaxed);
-            let _named = Named(&self.extent.grower);
-            self.add(more(before)).is_ok()
+    pub(crate) fn grow(&self, seen: usize) -> bool {
+        let extent = &self.extent;
+        let more = extent.step.min(extent.most_buckets - seen as u32);
+        // The last piece may be about to be ready: then another thread has the lock.
+        let is_whole = more == 0 && extent.buckets() == seen;
+        if is_whole || self.seen() > seen {
+            return !is_whole;
         }
+        let me = stillpoint_sys::os::thread_handle();
+        // Relaxed: only this thread stores its own number here.
+        if extent.grower.load(Ordering::Relaxed) == me {
+            return false;
+        }
+        let _growing = extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.seen() > seen {
+            return true;
+        }
+        extent.grower.store(me, Ordering::Relaxed);
+        let _named = Named(&extent.grower);
+        more > 0 && self.add(more).is_ok()
     }
 
     /// Adds `buckets` buckets.
@@ -284,6 +296,8 @@ impl Core {
             let last = (first + buckets - 1) * rows;
             self.store.give(&self.rows, Chain { first: first * rows, last, len: buckets });
         }
+        // Release: pairs with the acquire in `seen`.
+        self.extent.ready.fetch_add(buckets as usize, Ordering::Release);
         Ok(())
     }
 

@@ -238,6 +238,7 @@ impl<'p> Handle<'p> {
             if !self.attach() {
                 return count == 0;
             }
+            let seen = self.core.seen();
             let cache = &self.shard.get().cache;
             self.shard.get().wants_blocks.set(0);
             let before = cache.len();
@@ -252,7 +253,7 @@ impl<'p> Handle<'p> {
             if cache.len() >= count {
                 return true;
             }
-            if !self.core.grow() {
+            if !self.core.grow(seen) {
                 return false;
             }
         }
@@ -263,6 +264,7 @@ impl<'p> Handle<'p> {
     unsafe fn alloc_directly(&self, to: *mut *mut u8, count: usize) -> bool {
         // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
         while self.attach() {
+            let seen = self.core.seen();
             let cache = &self.shard.get().cache;
             // SAFETY: the handle holds the shard, and `to` has room, by the caller's promise.
             let ready = unsafe { cache.pop_up_to(to, count) };
@@ -291,7 +293,7 @@ impl<'p> Handle<'p> {
             }
             // Put the objects back before constructors run, which may panic.
             self.put(objects);
-            if !self.core.grow() {
+            if !self.core.grow(seen) {
                 break;
             }
         }
@@ -318,13 +320,14 @@ impl<'p> Handle<'p> {
             if !self.attach() {
                 return None;
             }
+            let seen = self.core.seen();
             self.shard.get().wants_blocks.set(1);
             if let Some(bucket) = self.hold().obtain_whole() {
                 self.count(|calls| &calls.blocks_got, 1);
                 self.arm(self.core.objects_of(bucket));
                 return NonNull::new(self.core.address(bucket, 0));
             }
-            if !self.core.grow() {
+            if !self.core.grow(seen) {
                 self.count(|calls| &calls.failures, 1);
                 return None;
             }

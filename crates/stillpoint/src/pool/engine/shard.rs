@@ -257,6 +257,7 @@ impl Shard {
         // Another thread has left the rest of its list meanwhile: find the last row of this one, and post it.
         let mut last = first;
         loop {
+            work::step();
             // Relaxed: the caller owns the rows.
             match rows[last as usize].far.behind.load(Ordering::Relaxed) {
                 NONE => return self.post_list(rows, first, last),

@@ -6,6 +6,7 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::ptr;
+use std::sync::PoisonError;
 
 use super::array::{many, Array};
 use super::bucket::{Bucket, END, MOVED};
@@ -239,17 +240,19 @@ where
     /// caller holds a stripe that is in `array`, which is current.
     fn begin_move(&self, array: &Array, len: usize, touch: Touch) -> bool {
         let coming = Coming::new(len, array.len() < many(), touch);
-        coming.map(|mut coming| self.move_to(array, &mut coming)).is_some()
+        coming.map(|coming| self.move_to(array, coming)).is_some()
     }
 
-    /// As [`begin_move`](Self::begin_move), to an array that the caller has made, and drops.
-    fn move_to(&self, array: &Array, coming: &mut Coming) {
-        if array.try_set_next(coming.array) {
-            coming.array = ptr::null_mut();
-            if let Some(stripes) = coming.stripes.take() {
-                self.stripes.keep(stripes);
-            }
+    /// As [`begin_move`](Self::begin_move), to an array that the caller has made. Hands it back if another move has begun.
+    fn move_to(&self, array: &Array, mut coming: Coming) -> Option<Coming> {
+        if !array.try_set_next(coming.array) {
+            return Some(coming);
         }
+        coming.array = ptr::null_mut();
+        if let Some(stripes) = coming.stripes.take() {
+            self.stripes.keep(stripes);
+        }
+        None
     }
 
     /// Moves a share of another stripe, for an insertion whose own stripe is done. So a growth ends even if some
@@ -276,7 +279,9 @@ where
         if !self.arena().reserve(additional) {
             return false;
         }
-        // Each turn after the first one is due to a growth that another thread began.
+        let _turn = self.reserving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming: Option<(Coming, bool)> = None;
+        // The second turn finds the array. Each further one is due to a move that another thread began meanwhile.
         loop {
             if !self.move_everything() {
                 return false;
@@ -292,12 +297,17 @@ where
                 }
                 array.len() < many()
             };
-            // Without the lock, for which writers would wait: the system clears the memory of the whole array.
-            let Some(mut coming) = Coming::new(len, was_small, Touch::Now) else { return false };
+            if coming.as_ref().is_none_or(|(_, for_small)| *for_small != was_small) {
+                // Without the lock, for which writers would wait: the system clears the memory of the whole array.
+                let Some(made) = Coming::new(len, was_small, Touch::Now) else { return false };
+                coming = Some((made, was_small));
+            }
             let held = self.stripes.lock(0);
             let array = held.array();
             if self.is_steady(array) && array.len() < len && (array.len() < many()) == was_small {
-                self.move_to(array, &mut coming);
+                coming = coming
+                    .and_then(|(coming, _)| self.move_to(array, coming))
+                    .map(|coming| (coming, was_small));
             }
         }
     }

@@ -35,7 +35,7 @@ pub(crate) mod write;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::frames::keep_first;
 use crate::rcu::engine::core::garbage::Garbage;
@@ -73,6 +73,8 @@ pub(crate) struct Inner<K, V, S> {
     handle: Option<RetireHandle>,
     /// The number of the stripe, modulo their count, that the next helper of a growth tries.
     help: std::sync::atomic::AtomicUsize,
+    /// One reservation at a time: each makes an array before it has a stripe's lock.
+    reserving: Mutex<()>,
     /// How often the table has grown, and how often it has shrunk.
     pub(crate) growths: std::sync::atomic::AtomicUsize,
     pub(crate) shrinks: std::sync::atomic::AtomicUsize,
@@ -162,6 +164,7 @@ impl<K, V, S> Inner<K, V, S> {
             store,
             handle,
             help: Default::default(),
+            reserving: Mutex::default(),
             growths: Default::default(),
             shrinks: Default::default(),
             refused: Default::default(),

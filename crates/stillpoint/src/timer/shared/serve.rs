@@ -158,10 +158,11 @@ impl<T> TimerService<T> {
         if let (Some((_, generation, schedule)), Some(key)) = (&mut revoked, entry) {
             // A periodic timer has advanced since it was armed, so its present deadline is the one in the wheel.
             // Another thread may have armed the timer again by now, but the entry is still that of the arming that was
-            // taken in.
-            if let (true, Some(deadline)) =
-                (record.taken.load(Ordering::Relaxed) == *generation, self.wheel.deadline(key))
-            {
+            // taken in. A delay that has not begun has none there yet.
+            let has_begun =
+                !matches!(self.wheel.get(key), Some(Entry::Shared(_, entry)) if entry & DELAYED != 0);
+            let is_taken = has_begun && record.taken.load(Ordering::Relaxed) == *generation;
+            if let (true, Some(deadline)) = (is_taken, self.wheel.deadline(key)) {
                 *schedule = Schedule::at(deadline);
             }
         }
@@ -187,7 +188,7 @@ impl<T> TimerService<T> {
     /// as
     ///
     /// - any thread, this one included, arms or resets a timer whose deadline is before that of the answer;
-    /// - any thread arms or resets a shared timer with a delay;
+    /// - another thread arms or resets a shared timer with a delay;
     /// - another thread [revokes](super::SharedTimer::revoke) a timer, or finds its mailbox full;
     /// - this thread [sets the time](Self::set_time).
     ///

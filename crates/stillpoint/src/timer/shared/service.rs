@@ -158,7 +158,8 @@ impl<T> TimerService<T> {
         self.wheel.next_deadline()
     }
 
-    /// The earliest deadline of all timers that the wheel has taken in; see [`Wheel::earliest_deadline`] for its cost.
+    /// The earliest deadline of all timers that the wheel has taken in; see [`Wheel::earliest_deadline`] for its cost. A timer whose delay has
+    /// not begun is due, at 0.
     ///
     /// ```
     /// use stillpoint::timer::shared::TimerService;

@@ -27,7 +27,7 @@ use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::own_holds::{sum_of_bytes, OwnHolds};
 use crate::rcu::engine::Core;
 use crate::rcu::orders;
-use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 
 /// The retire list that handles share, each in turn.
@@ -54,11 +54,16 @@ pub(crate) struct Channel {
     /// Number of submitted objects at which the reclaimer should be woken.
     enough: AtomicUsize,
     handles: AtomicUsize,
-    /// A retirement was refused since the reclaimer last looked.
-    is_asked: AtomicBool,
+    /// [`NONE`], [`ASKED`] or [`SEEN`]: whether a retirement was refused.
+    request: AtomicUsize,
     /// One of the constants below; it only increases. The lack of retire handles is not a phase: handles come and go.
     phase: AtomicUsize,
 }
+
+/// No retirement was refused since something has moved; one was; and the reclaimer knows that.
+const NONE: usize = 0;
+const ASKED: usize = 1;
+const SEEN: usize = 2;
 
 pub(crate) const RUNNING: usize = 0;
 /// A run should free everything, then return.
@@ -80,7 +85,7 @@ impl Channel {
             counters: 0,
             enough: AtomicUsize::new(1),
             handles: AtomicUsize::new(0),
-            is_asked: AtomicBool::new(false),
+            request: AtomicUsize::new(NONE),
             phase: AtomicUsize::new(RUNNING),
         }
     }
@@ -159,13 +164,15 @@ impl Channel {
         Ok(())
     }
 
-    /// Wakes the reclaimer, which then waits for no pace: what fills a limit may be less than a batch.
+    /// Wakes the reclaimer, which then waits for no pace: what fills a limit may be less than a batch. Once, until something has moved: those
+    /// who wait for room sleep where the reclaimer does.
     #[cold]
     fn ask_for_room(&self) {
-        // Relaxed: who finds it set has been asked for.
-        if !self.is_asked.load(Ordering::Relaxed) {
-            // Release: pairs with the acquire in `takes_request`, so that the reclaimer sees what this thread has submitted.
-            self.is_asked.store(true, Ordering::Release);
+        // Relaxed: a hint that keeps the exchange out of most refusals. Release: pairs with the acquire in `is_asked`, so that the reclaimer
+        // sees what this thread has submitted.
+        let is_new = self.request.load(Ordering::Relaxed) == NONE
+            && self.request.compare_exchange(NONE, ASKED, Ordering::Release, Ordering::Relaxed).is_ok();
+        if is_new {
             self.core.event().notify();
         }
     }
@@ -262,17 +269,29 @@ impl Channel {
         list.len() > before
     }
 
-    /// Whether a retirement was refused since the last call. Comes before [`take_in`](Channel::take_in).
-    pub(crate) fn takes_request(&self) -> bool {
-        // Relaxed: a hint that keeps the exchange out of most turns. Acquire: pairs with the release in `ask_for_room`.
-        self.is_asked.load(Ordering::Relaxed) && self.is_asked.swap(false, Ordering::Acquire)
+    /// Whether a retirement was refused, and nothing has moved since. Comes before [`take_in`](Channel::take_in).
+    pub(crate) fn is_asked(&self) -> bool {
+        // Acquire: pairs with the release in `ask_for_room`. Relaxed: only the reclaimer stores this.
+        let request = self.request.load(Ordering::Acquire);
+        if request == ASKED {
+            self.request.store(SEEN, Ordering::Relaxed);
+        }
+        request != NONE
+    }
+
+    /// There may be room by now: who is refused asks again.
+    pub(crate) fn end_request(&self) {
+        // Relaxed: see `is_asked`.
+        self.request.store(NONE, Ordering::Relaxed);
     }
 
     /// Whether the reclaimer, which waits for `enough` submitted objects, has something to take in.
     pub(crate) fn has_work(&self, enough: usize) -> bool {
         // Relaxed: ordered by the fences in `submit` and `Event::sleep_unless`.
         let is_enough = self.submitted.load(Ordering::Relaxed) >= enough;
-        (is_enough && !self.stack.is_empty()) || self.has_leftovers() || self.is_asked.load(Ordering::Relaxed)
+        (is_enough && !self.stack.is_empty())
+            || self.has_leftovers()
+            || self.request.load(Ordering::Relaxed) == ASKED
     }
 
     /// Sets the number of submitted objects at which the reclaimer should be woken.

@@ -20,6 +20,9 @@ use crate::rcu::engine::wait::error::SynchronizeError;
 use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
 
+// Not modelled: models do not fork.
+use std::sync::atomic::AtomicU32 as PlainU32;
+
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 const LONGEST_FOR_RELEASE: Duration = Duration::from_millis(1);
@@ -32,19 +35,24 @@ pub(crate) struct Event {
     /// Changes with each notification.
     generation: AtomicU32,
     sleepers: AtomicU32,
+    /// How often the count of sleepers was reset.
+    resets: PlainU32,
     /// The longest sleep of a thread that waits for a reader that may not notify.
     longest_sleep: Duration,
 }
 
 impl Event {
     pub(crate) fn new(longest_sleep: Duration) -> Self {
-        Self { generation: AtomicU32::new(0), sleepers: AtomicU32::new(0), longest_sleep }
+        let (generation, sleepers) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { generation, sleepers, resets: PlainU32::new(0), longest_sleep }
     }
 
     /// Sleeps until the next notification or for `limit`, unless `changed` returns true.
     ///
     /// A notification that comes after `changed` has returned false is not missed.
     pub(crate) fn sleep_unless(&self, limit: Option<Duration>, changed: impl FnOnce() -> bool) {
+        // Relaxed: only a handler of this thread, in the child of a `fork`, changes it meanwhile.
+        let resets = self.resets.load(Ordering::Relaxed);
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `notify`: either `notify` sees a sleeper, or `changed` sees the change.
         fence(Ordering::SeqCst);
@@ -56,10 +64,12 @@ impl Event {
             // Relaxed: a thread that sleeps on the old generation was there before the notification.
             is_told = self.generation.load(Ordering::Relaxed) != generation;
         }
-        // Never below 0, where later notifications would find no sleeper: a handler in this sleep may have forked, and reset the count.
-        let sleepers =
-            self.sleepers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
-        if is_told && sleepers.is_ok_and(|sleepers| sleepers > 1) {
+        if self.resets.load(Ordering::Relaxed) != resets {
+            // This thread is not counted any more.
+            return;
+        }
+        let sleepers = self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        if is_told && sleepers > 1 {
             // Wakes the next share: see `notify_by_shares`.
             stillpoint_sys::os::wake(&self.generation, SHARE);
         }
@@ -88,8 +98,10 @@ impl Event {
     }
 
     pub(crate) fn reset(&self) {
-        // Relaxed: called while there is only one thread.
+        // Relaxed, all: called while there is only one thread. If that is a handler which has interrupted a sleep, the sleep ends.
         self.sleepers.store(0, Ordering::Relaxed);
+        self.resets.fetch_add(1, Ordering::Relaxed);
+        self.generation.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -63,6 +63,7 @@ impl Callbacks {
         // Acquire: pairs with the release in `stop`, so that what was pushed before it is seen.
         let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
         let (mut patience, mut first, mut share) = (Patience::new(), None, SHARE);
+        let mut was_empty = false;
         loop {
             server.count_again();
             let is_stopped = is_to_stop();
@@ -77,10 +78,16 @@ impl Callbacks {
             if is_stopped && matches!(outcome.next, Obstacle::Empty) {
                 return first;
             }
-            if outcome.called > 0 {
+            let is_empty = matches!(outcome.next, Obstacle::Empty);
+            if outcome.called > 0 || (is_empty && !was_empty) {
                 patience = Patience::new();
-            } else if matches!(outcome.next, Obstacle::Empty) {
-                if self.has_work() {
+            }
+            was_empty = is_empty;
+            if outcome.called > 0 {
+                // Goes on.
+            } else if is_empty {
+                let is_pushed = self.lanes.iter().any(|lane| !lane.is_empty());
+                if !is_pushed && self.has_work() {
                     // A push that has begun, or what another call has taken in since: see `has_work`.
                     self.wait(Obstacle::Other, &mut patience, None, || is_to_stop() || !goes_on());
                 } else {
