@@ -1,5 +1,6 @@
 //! What a user does, beside the best of the others: the lines of `tasks.txt`.
 
+use serde_json::{Map, Value};
 use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::output::format::{of_metric, plain};
 use stillpoint_harness::output::json::{AGAIN, Row};
@@ -11,6 +12,14 @@ use crate::peers::group;
 const TASKS: &str = include_str!("tasks.txt");
 /// Contenders of other groups whose work is ours, and those that do not do the same work.
 const NOT_OTHERS: [&str; 4] = ["dpdk/stillpoint", "malloc", "floor", "stillpoint/pool+obj"];
+/// Parameters that are of a contender itself, so rows that are compared may differ in them; `.ci/judge` has the same.
+pub(super) const OF_CONTENDER: [&str; 6] = ["rounds", "iterations", "round_s", "policy", "time", "block"];
+
+/// What the rows that are compared have in common.
+fn setting(row: &Row) -> Map<String, Value> {
+    let is_shared = |(name, _): &(&String, &Value)| !OF_CONTENDER.contains(&name.as_str());
+    row.params.iter().filter(is_shared).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
 
 /// A group of lines, or a line.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,8 +61,12 @@ impl Line<'_> {
     pub(super) fn cells(&self, rows: &[Row]) -> Option<[String; 5]> {
         let figure = |row: &Row| row.metric(self.metric).filter(|_| row.void.is_none());
         let here: Vec<&Row> = rows.iter().filter(|row| self.fits(row) && figure(row).is_some()).collect();
-        let of = |name: &str| here.iter().copied().find(|row| row.contender == name);
-        let (ours, again) = (of(self.ours)?, of(&format!("{}{AGAIN}", self.ours)));
+        // A line names only some of the parameters: the first row of ours says what the others are.
+        let ours = here.iter().copied().find(|row| row.contender == self.ours)?;
+        let setting_of_ours = setting(ours);
+        let here: Vec<&Row> = here.into_iter().filter(|row| setting(row) == setting_of_ours).collect();
+        let control = format!("{}{AGAIN}", self.ours);
+        let again = here.iter().copied().find(|row| row.contender == control);
         let is_rate = self.metric.contains("per_s");
         let is_other = |row: &&&Row| {
             !["stillpoint", "c", "drop-in", "signal"].contains(&group(&row.contender))

@@ -170,6 +170,40 @@ fn the_page_of_the_book_has_a_line_for_what_a_user_does_and_losses_in_bold() {
     assert!(even.contains("| 1.02x, even |"), "{even}");
 }
 
+/// A line names some parameters only; the rows beside ours have the others as well, except for those of a contender itself.
+#[test]
+fn the_page_of_the_book_compares_rows_of_one_setting() {
+    let delay = |contender: &str, readers: u64, policy: &str, delay: f64| {
+        let mut row =
+            Row::new("reclaim", "own-core", contender).with("readers", readers).with("policy", policy);
+        row.put("delay_us_mean", delay, 3);
+        row
+    };
+    let (ours, again) = ("stillpoint/protected", "stillpoint/protected (again)");
+    let rows = vec![
+        delay(ours, 1, "delete", 2.0),
+        delay(ours, 8, "delete", 6.0),
+        delay("dpdk/rcu", 8, "background", 1.0),
+        delay("dpdk/rcu", 1, "background", 8.0),
+        delay(again, 8, "delete", 6.0),
+        delay(again, 1, "delete", 2.2),
+    ];
+    let page = markdown::text(&[read(rows.clone())]);
+    let line = "| 2 µs (`stillpoint/protected`) | 8 µs (`dpdk/rcu`) | 4.00x | 10 % |";
+    assert!(page.contains(line), "{page}");
+    // With nothing beside it in its setting, there is no line.
+    let alone: Vec<Row> = [0, 1, 2].into_iter().map(|at| rows[at].clone()).collect();
+    let page = markdown::text(&[read(alone)]);
+    assert!(!page.contains("`dpdk/rcu`"), "{page}");
+}
+
+#[test]
+fn the_page_of_the_book_and_the_bars_compare_by_the_same_parameters() {
+    let judge = std::fs::read_to_string(docs().join("../.ci/judge")).unwrap();
+    let names = tasks::OF_CONTENDER.map(|name| format!("\"{name}\"")).join(", ");
+    assert!(judge.contains(&format!("apart = ({names}, but)")), "{names}");
+}
+
 #[test]
 fn the_page_begins_with_the_question_and_folds_the_rest() {
     let row = |scenario: &str, readers: u64, contender: &str, delay: f64| {
