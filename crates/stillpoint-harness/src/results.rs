@@ -10,14 +10,14 @@ use crate::flags::ResultFlags;
 use crate::interrupt;
 use crate::output::figures::{self, Figure, Ground};
 use crate::output::format::number_of;
-use crate::output::json::{self, Row, Target, cannot_write};
+use crate::output::json::{self, Place, Row, Target, cannot_write};
 use crate::output::{csv, leave_out, tell};
 
 /// The places that were asked for. All were checked before the work began, so that no result is lost in the end.
 #[derive(Debug)]
 pub struct Results {
     json: Target,
-    csv: Option<PathBuf>,
+    csv: Option<Place>,
     figures: Option<PathBuf>,
 }
 
@@ -27,19 +27,18 @@ impl Results {
     /// # Errors
     /// When nothing can be written to one of them.
     pub fn open(flags: &ResultFlags) -> Result<Self, Stop> {
-        if let Some(file) = &flags.csv {
-            json::probe(file).map_err(|error| cannot_write(file, &error))?;
-        }
+        let csv = flags.csv.as_deref().map(Place::open).transpose()?;
         if let Some(folder) = &flags.figures {
             open_folder(folder)?;
         }
         let json = Target::open(flags.json.as_deref())?;
-        if let (Target::File(json), Some(csv)) = (&json, &flags.csv)
-            && json == csv
+        if let (Target::File(json), Some(csv)) = (&json, &csv)
+            && json.path() == csv.path()
         {
-            return Err(Stop::usage(format!("--json and --csv name the same file: {}", csv.display())));
+            let file = csv.path().display();
+            return Err(Stop::usage(format!("--json and --csv name the same file: {file}")));
         }
-        Ok(Self { json, csv: flags.csv.clone(), figures: flags.figures.clone() })
+        Ok(Self { json, csv, figures: flags.figures.clone() })
     }
 
     /// Whether standard output belongs to the JSON, so that nothing else may be printed there.
@@ -59,8 +58,8 @@ impl Results {
         figures: &[&'static Figure],
     ) -> Result<(), Stop> {
         self.json.write(machine, rows, extra)?;
-        if let Some(file) = &self.csv {
-            write(file, csv::text(rows)?.as_bytes())?;
+        if let Some(place) = &self.csv {
+            place.write(csv::text(rows)?.as_bytes())?;
         }
         if let Some(folder) = &self.figures {
             let charts = figures::charts(figures, rows);

@@ -1,7 +1,7 @@
 //! Results for tools: one JSON object with flat rows, written as a whole or not at all.
 
 use std::borrow::Cow;
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -215,14 +215,14 @@ pub fn not_ours(error: &serde_json::Error) -> String {
 pub struct Nothing {}
 
 /// Where the JSON goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Target {
     /// No JSON is written.
     Nowhere,
     /// Standard output.
     Stdout,
     /// A file.
-    File(PathBuf),
+    File(Place),
 }
 
 impl Target {
@@ -232,17 +232,13 @@ impl Target {
         match flag {
             None => Ok(Self::Nowhere),
             Some("-") => Ok(Self::Stdout),
-            Some(path) => {
-                let path = PathBuf::from(path);
-                probe(&path).map_err(|error| cannot_write(&path, &error))?;
-                Ok(Self::File(path))
-            }
+            Some(path) => Place::open(Path::new(path)).map(Self::File),
         }
     }
 
     /// Whether standard output belongs to the JSON, so that nothing else may be printed there.
     pub fn takes_stdout(&self) -> bool {
-        *self == Self::Stdout
+        matches!(self, Self::Stdout)
     }
 
     /// Writes the result of a command.
@@ -259,8 +255,44 @@ impl Target {
                 }
                 _ => Ok(()),
             },
-            Self::File(path) => store(path, text.as_bytes()).map_err(|error| cannot_write(path, &error)),
+            Self::File(place) => place.write(text.as_bytes()),
         }
+    }
+}
+
+/// A file that a result will be written to. A device or a pipe stays open from the check on: the reader of a named pipe takes it for
+/// the end of the result if it is closed in between.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    special: Option<File>,
+}
+
+impl Place {
+    /// Checks whether a file can be written here.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn open(path: &Path) -> Result<Self, Stop> {
+        let special = check(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(Self { path: path.to_owned(), special })
+    }
+
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file as a whole or not at all, and to a device or a pipe what it takes.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, text: &[u8]) -> Result<(), Stop> {
+        let written = match &self.special {
+            Some(special) => (&*special).write_all(text),
+            None => store(&self.path, text),
+        };
+        written.map_err(|error| cannot_write(&self.path, &error))
     }
 }
 
@@ -280,13 +312,23 @@ fn is_special(path: &Path) -> bool {
 
 /// Whether a file can be written here; leaves nothing behind.
 pub fn probe(path: &Path) -> io::Result<()> {
+    check(path).map(drop)
+}
+
+/// The same, with the device or the pipe that is there.
+fn check(path: &Path) -> io::Result<Option<File>> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
-        Ok(_) => drop(OpenOptions::new().write(true).open(path)?),
+        Ok(_) => {
+            let file = OpenOptions::new().write(true).open(path)?;
+            if is_special(path) {
+                return Ok(Some(file));
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    if is_special(path) { Ok(()) } else { temporary(path).map(drop) }
+    temporary(path).map(|_| None)
 }
 
 /// A file beside `path`, so that renaming it to `path` is atomic; it is gone when dropped.
@@ -342,6 +384,11 @@ fn command_line() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -374,6 +421,28 @@ mod tests {
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 
+    /// The check and the result are one writer of a named pipe: its reader sees no end in between.
+    #[test]
+    fn the_reader_of_a_named_pipe_gets_the_whole_result() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (of_writer, of_reader) = (pipe.clone(), pipe);
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || send.send(fs::read_to_string(of_reader)));
+        // Neither thread is joined: a writer that opens the pipe again would wait for ever.
+        thread::spawn(move || {
+            let target = Target::open(of_writer.to_str()).unwrap();
+            // The work in between, in which the reader would see the end.
+            thread::sleep(Duration::from_millis(200));
+            let machine = serde_json::json!({ "model": "a processor" });
+            target.write(&machine, &[Row::new("micro", "pin", "seize")], Nothing {}).unwrap();
+        });
+        let text = receive.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+        let read: Read = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.rows.len(), 1);
+    }
+
     #[test]
     fn what_was_written_is_read_again_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
@@ -381,7 +450,7 @@ mod tests {
         let mut row = Row::new("reclaim", "spread", "seize").with("readers", 8);
         row.put("delay", 1.25, 2);
         let machine = serde_json::json!({"model": "a processor"});
-        Target::File(path.clone()).write(&machine, &[row], Nothing {}).unwrap();
+        Target::File(Place::open(&path).unwrap()).write(&machine, &[row], Nothing {}).unwrap();
         let read = Read::from(&path).unwrap();
         assert_eq!((read.rows[0].metric("delay"), read.rows[0].param("readers")), (Some(1.25), Some(8)));
         assert_eq!(read.machine["model"], "a processor");

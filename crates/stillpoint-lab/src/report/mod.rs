@@ -17,7 +17,7 @@ use clap::Args;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::format::number_of;
-use stillpoint_harness::output::json::{self, Read};
+use stillpoint_harness::output::json::{Place, Read};
 use stillpoint_harness::output::{say, tell};
 use stillpoint_harness::results;
 
@@ -40,10 +40,7 @@ pub(crate) struct Options {
 /// Reads the results and writes the page.
 pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), Stop> {
     let output = options.markdown.as_deref().unwrap_or(&options.output);
-    let is_stdout = output == Path::new("-");
-    if !is_stdout {
-        json::probe(output).map_err(|error| json::cannot_write(output, &error))?;
-    }
+    let place = if output == Path::new("-") { None } else { Some(Place::open(output)?) };
     let (mut read, mut seen) = (Vec::new(), Vec::new());
     for place in &options.files {
         // The same result may be in two files, or a file be named twice.
@@ -60,13 +57,13 @@ pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), 
         Some(_) => markdown::text(&read),
         None => page::text(&read, figures)?,
     };
-    if is_stdout {
+    let Some(place) = place else {
         say(text.trim_end());
-    } else {
-        results::write(output, text.as_bytes())?;
-        let rows: usize = read.iter().map(|read| read.rows.len()).sum();
-        say(format!("{}: {}", output.display(), number_of(rows as u64, "row")));
-    }
+        return Ok(());
+    };
+    place.write(text.as_bytes())?;
+    let rows: usize = read.iter().map(|read| read.rows.len()).sum();
+    say(format!("{}: {}", output.display(), number_of(rows as u64, "row")));
     Ok(())
 }
 

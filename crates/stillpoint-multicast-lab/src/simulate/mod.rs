@@ -33,8 +33,8 @@ use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::machine::Machine;
-use stillpoint_harness::output::json;
-use stillpoint_harness::results::{self, Results};
+use stillpoint_harness::output::json::{self, Place};
+use stillpoint_harness::results::Results;
 use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;
@@ -99,15 +99,6 @@ pub struct Options {
     results: ResultFlags,
 }
 
-impl Options {
-    /// Checks that the parameters can be written, before the work begins.
-    fn check_outputs(&self) -> Result<(), Stop> {
-        self.write
-            .iter()
-            .try_for_each(|file| json::probe(file).map_err(|error| json::cannot_write(file, &error)))
-    }
-}
-
 fn parse_frequency(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(hertz) if (1.0..=1e7).contains(&hertz) => Ok(hertz),
@@ -131,7 +122,8 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let base = if options.machine == "kvm" { "kvm" } else { "seed" };
     let plan = rows::Plan::new(options, &simulated)?;
     let results = Results::open(&options.results)?;
-    options.check_outputs()?;
+    // Checked before the work begins, as the results.
+    let parameters = options.write.as_deref().map(Place::open).transpose()?;
     let needs_threshold = plan.has(HYBRID) || options.write.is_some();
     if simulated.multicast.hybrid_threshold.is_none() && needs_threshold {
         // After Ctrl-C there is no crossover, and there are no rows.
@@ -147,8 +139,8 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     if !results.takes_stdout() {
         show::all(&simulated, &published, &rows, analysis.as_ref());
     }
-    if let Some(file) = &options.write {
-        results::write(file, simulated.text()?.as_bytes())?;
+    if let Some(place) = parameters {
+        place.write(simulated.text()?.as_bytes())?;
     }
     results.write(&here, &rows, Extra { simulated: &simulated }, FIGURES)?;
     if interrupt::requested() {
