@@ -53,6 +53,15 @@ impl Gate {
     }
 }
 
+/// Opens a gate when it is dropped, even by a panic: threads of a scope that wait there go on, and the scope ends.
+pub struct OpenOnDrop<'a>(pub &'a Gate);
+
+impl Drop for OpenOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,11 @@
 //! The readers of a round: a thread for each, through the trait of the peers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use stillpoint_harness::gate::Gate;
+use stillpoint_harness::experiment::threads::StopOnDrop;
+use stillpoint_harness::gate::{Gate, OpenOnDrop};
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::random::Random;
 use stillpoint_peers::{ReadJob, ReadOutcome, Work};
@@ -20,6 +21,8 @@ pub(crate) fn beside_readers<R>(
 ) -> (R, Result<Vec<ReadOutcome>, String>) {
     let (gate, stop) = (Gate::default(), AtomicBool::new(false));
     thread::scope(|scope| {
+        // The readers end only when they are told to. A panic of `work` tells them, too.
+        let ending = (StopOnDrop(&stop), OpenOnDrop(&gate));
         let (mut readers, mut refused) = (Vec::with_capacity(cpus.len()), None);
         for (index, &cpu) in cpus.iter().enumerate() {
             let job = ReadJob { index, seed: reader_seed(seed, index), stop: &stop, work: work_of_readers };
@@ -32,13 +35,11 @@ pub(crate) fn beside_readers<R>(
         }
         let ready = refused.is_none() && gate.gathered(readers.len());
 
-        // No early return from here on: the readers end only when they are told to.
         let done = work(&|| {
             gate.open();
             ready
         });
-        // Relaxed: nothing is published with the flag; the joins below order what the readers leave behind.
-        stop.store(true, Ordering::Relaxed);
+        drop(ending);
         let outcomes: Vec<Result<ReadOutcome, String>> = readers
             .into_iter()
             .map(|reader| reader.join().unwrap_or_else(|_| Err("a reader panicked".to_owned())))
@@ -102,6 +103,10 @@ pub(crate) mod defective {
         ReusesAtOnce,
         ReaderPanicsAtOnce,
         ReaderPanicsLater,
+        /// When the table is filled, so before the readers begin.
+        WriterPanicsAtOnce,
+        /// When the writer polls. It also has a call that waits for a grace period.
+        WriterPanicsLater,
     }
 
     /// A contender that frees what was unlinked when its readers have left, with one defect.
@@ -142,6 +147,10 @@ pub(crate) mod defective {
             ReadOutcome { lookups: 1, mismatches: u64::from(self.defect == Defect::SeesFreedElements) }
         }
 
+        fn has_synchronize(&self) -> bool {
+            self.defect == Defect::WriterPanicsLater
+        }
+
         fn writer(&self) -> Box<dyn Writer + '_> {
             Box::new(DefectiveWriter { of: self, unlinked: Vec::new() })
         }
@@ -158,6 +167,7 @@ pub(crate) mod defective {
         }
 
         fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+            assert!(self.of.defect != Defect::WriterPanicsAtOnce, "as asked");
             let reused = self.of.defect == Defect::ReusesAtOnce && !self.unlinked.is_empty();
             let new = new.map(|new| match reused {
                 true => Box::new(Element::new(index as u64 + 1, self.of.delays)),
@@ -166,7 +176,9 @@ pub(crate) mod defective {
             self.unlinked.extend(self.of.slots.publish(index, new));
         }
 
-        fn poll(&mut self) {}
+        fn poll(&mut self) {
+            assert!(self.of.defect != Defect::WriterPanicsLater, "as asked");
+        }
 
         fn drain(&mut self) {
             let kept = usize::from(self.of.defect == Defect::Leaks);

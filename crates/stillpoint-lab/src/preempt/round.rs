@@ -16,7 +16,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use stillpoint_harness::experiment::threads::{Account, as_writer, prepare_writer_thread, thread_cpu_time};
+use stillpoint_harness::experiment::threads::{
+    Account, StopOnDrop, as_writer, prepare_writer_thread, thread_cpu_time,
+};
 use stillpoint_harness::stats::Distribution;
 use stillpoint_peers::{Contender, Delays, ReadJob};
 
@@ -179,9 +181,9 @@ fn beside_waiter(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| wait_for_graces(contender, round.writer_cpu, delays, &stop));
+        let ending = StopOnDrop(&stop);
         write();
-        // Relaxed: the flag carries no data.
-        stop.store(true, Ordering::Relaxed);
+        drop(ending);
         waiter.join().unwrap_or_else(|_| Err("the thread that waits for grace periods panicked".to_owned()))
     })
 }
@@ -209,6 +211,8 @@ fn wait_for_graces(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
     use crate::experiment::Inside;
     use crate::experiment::readers::defective::{Defect, Defective};
@@ -273,6 +277,19 @@ mod tests {
         for defect in [Defect::SeesFreedElements, Defect::ReusesAtOnce] {
             let reason = run_with(defect).unwrap_err();
             assert!(reason.contains("freed under the reader"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_writer_that_panics_voids_the_round_and_nobody_waits_for_it() {
+        for defect in [Defect::WriterPanicsAtOnce, Defect::WriterPanicsLater] {
+            // Not joined: the readers of such a round would wait for ever.
+            let (send, receive) = mpsc::channel();
+            thread::spawn(move || _ = send.send(run_with(defect)));
+            let outcome = receive.recv_timeout(Duration::from_secs(60));
+            let reason =
+                outcome.unwrap_or_else(|_| panic!("{defect:?}: the round does not end")).unwrap_err();
+            assert!(reason.contains("the writer panicked"), "{reason}");
         }
     }
 

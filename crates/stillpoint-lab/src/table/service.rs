@@ -118,8 +118,9 @@ where
     thread::scope(|scope| {
         let start = |thread| {
             scope.spawn(move || {
+                let mut turns = Turns::new(barrier, stop);
                 let mut user = User::new(map, keys, thread, setting, seed);
-                barrier.wait();
+                turns.next();
                 let mut operations = 0;
                 // Nothing else is ordered by the flag.
                 while !stop.load(Ordering::Relaxed) {
@@ -127,21 +128,22 @@ where
                     operations += BATCH;
                 }
                 // All threads wait until the domain was asked: a thread that ends may free what waits.
-                barrier.wait();
-                barrier.wait();
+                turns.next();
+                turns.next();
                 (operations, user.wrong)
             })
         };
         let threads: Vec<_> = (0..setting.threads).map(start).collect();
-        barrier.wait();
+        let mut turns = Turns::new(barrier, stop);
+        turns.next();
         let (begin, account) = (Instant::now(), Account::open(cpus, first));
         thread::sleep(setting.round);
         stop.store(true, Ordering::Relaxed);
         let took = begin.elapsed().as_secs_f64();
         let used = account.close();
-        barrier.wait();
+        turns.next();
         let waiting = domain.map(|domain| domain.stats().pending as f64);
-        barrier.wait();
+        turns.next();
         let (mut operations, mut wrong) = (0, 0);
         for thread in threads {
             let (done, of_thread) = thread.join().map_err(|_| "a thread panicked")?;
@@ -160,6 +162,33 @@ where
         let waiting = waiting.map(|waiting| ("waiting", waiting));
         Ok(figures.into_iter().chain(waiting).map(|(name, value)| (name.to_owned(), value)).collect())
     })
+}
+
+/// The meetings of all threads of a round: when they begin, when they have ended, and when the domain was asked.
+struct Turns<'a> {
+    barrier: &'a Barrier,
+    stop: &'a AtomicBool,
+    left: u32,
+}
+
+impl<'a> Turns<'a> {
+    fn new(barrier: &'a Barrier, stop: &'a AtomicBool) -> Self {
+        Self { barrier, stop, left: 3 }
+    }
+
+    fn next(&mut self) {
+        self.left -= 1;
+        self.barrier.wait();
+    }
+}
+
+/// A thread that panics ends the round, and comes to the meetings that are left: the others wait for it there.
+impl Drop for Turns<'_> {
+    fn drop(&mut self) {
+        // Nothing else is ordered by the flag.
+        self.stop.store(true, Ordering::Relaxed);
+        (0..self.left).for_each(|_| _ = self.barrier.wait());
+    }
 }
 
 /// A thread of the service.
@@ -214,6 +243,7 @@ impl<'k, M: Bound<String, Value>> User<'k, M> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::mpsc;
 
     use stillpoint_harness::machine::cpus::allowed;
 
@@ -274,6 +304,40 @@ mod tests {
         fn get_or_insert(&mut self, _: String, _: Value) -> u64 {
             0
         }
+    }
+
+    /// Has no lookup.
+    struct Panics;
+
+    impl Bound<String, Value> for &Panics {
+        fn get(&mut self, _: &String) -> Option<u64> {
+            panic!("as asked")
+        }
+
+        fn insert(&mut self, _: String, _: Value) -> bool {
+            true
+        }
+
+        fn remove(&mut self, _: &String) -> bool {
+            true
+        }
+
+        fn update(&mut self, _: &String, _: impl Fn(&Value) -> Value) -> bool {
+            true
+        }
+
+        fn get_or_insert(&mut self, _: String, _: Value) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panics_voids_the_round_and_holds_nobody_up() {
+        // Not joined: the others of such a round would wait for ever.
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || send.send(run(&Panics, None, &small(2), &allowed(), 7)));
+        let error = receive.recv_timeout(Duration::from_secs(60)).expect("the round ends").unwrap_err();
+        assert_eq!(error, "a thread panicked");
     }
 
     #[test]
