@@ -20,6 +20,10 @@ use stillpoint_harness::{interrupt, output};
 use crate::experiment::{self, BenchArgs, Experiment, Measured, NOTHING, Plan, names_and_groups};
 use crate::{capi, membarrier, micro, names, peers, pool, preempt, reclaim, report, structures, timer};
 
+/// The error of a run that has no rows: `report` would refuse its result.
+const NO_ROWS: &str = "nothing was measured, and nothing is written: either these contenders take no part in these scenarios, or the \
+     scenarios need more CPUs (`stillpoint bench --help` lists the choices)";
+
 /// A planned experiment.
 type Planned = Box<dyn FnOnce() -> Result<Measured, Stop>>;
 
@@ -187,6 +191,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         }
     }
     results::check_interrupt(&rows)?;
+    if rows.is_empty() {
+        return Err(stopped.unwrap_or_else(|| Stop::usage(NO_ROWS)));
+    }
     results.write(&machine, &rows, Beside::rows(&controls), &figures())?;
     stopped.map_or_else(|| json::judge(&rows), Err)
 }

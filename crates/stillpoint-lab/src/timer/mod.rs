@@ -26,7 +26,7 @@ use crate::peers;
 /// The contenders, in the order of the tables: first those that get the time as an integer, then those that get it in
 /// the types of the standard library, then those that read a clock at each call.
 pub(crate) const CONTENDERS: &[&str] = &[
-    "stillpoint/wheel",
+    WHEEL,
     "floor",
     HTIMER,
     "stillpoint/wheel+instant",
@@ -41,6 +41,9 @@ pub(crate) const CONTENDERS: &[&str] = &[
     DROP_IN,
 ];
 
+/// Our wheel.
+const WHEEL: &str = "stillpoint/wheel";
+
 /// Our timers with functions, in C.
 const HTIMER: &str = "c/htimer";
 
@@ -50,7 +53,7 @@ const DROP_IN: &str = "drop-in/rte_timer";
 /// The source of a contender's time. Only contenders with the same source are compared.
 fn time(name: &str) -> &'static str {
     match contender(name) {
-        "stillpoint/wheel" | "floor" | HTIMER => "integer",
+        WHEEL | "floor" | HTIMER => "integer",
         name if name.ends_with("+clock") || name.ends_with("/rte_timer") => "clock",
         _ => "std",
     }

@@ -15,7 +15,7 @@ use stillpoint_peers::timer::{HtimerSource, HtimerTarget, RemoteRteTimer, Remote
 
 use super::cycles::Bracket;
 use super::measure::{Figures, with_quartiles};
-use super::{DROP_IN, HTIMER, Plan, SPAN};
+use super::{DROP_IN, HTIMER, Plan, SPAN, WHEEL};
 
 const TIMERS: usize = 10_000;
 /// The least delay, in cycles, of timers that must not fire.
@@ -34,8 +34,8 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
         }
     };
     let has = |name: &str| plan.contenders.iter().any(|of| of == name);
-    for burst in BURSTS {
-        measure("stillpoint/wheel", burst, &|| between_wheels(plan, cpus, burst));
+    for burst in BURSTS.into_iter().filter(|_| has(WHEEL)) {
+        measure(WHEEL, burst, &|| between_wheels(plan, cpus, burst));
     }
     for burst in BURSTS.into_iter().filter(|_| has(HTIMER)) {
         measure(HTIMER, burst, &|| beside_htimer(plan, cpus, burst));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{json, run, stdout};
+use crate::common::{json, run, stderr, stdout};
 
 const TINY: [&str; 7] = ["bench", "timer", "--quick", "--rounds", "1", "--connections", "2000"];
 
@@ -84,6 +84,31 @@ fn a_terminal_gets_its_tables() {
         "Control of timer",
     ] {
         assert!(text.contains(expected), "{expected} in {text}");
+    }
+}
+
+/// Another thread's timers: of those that were asked for only. Without any, or without a second CPU, there is no result.
+#[test]
+fn timers_of_another_thread_are_those_that_were_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("remote.json");
+    let of = |more: &[&str]| {
+        let remote = [&TINY[..], &["--scenarios", "remote", "--json", file.to_str().unwrap()], more].concat();
+        run(&remote)
+    };
+    for more in [&["--contenders", "nexus-timer"][..], &["--cpus", "0"]] {
+        let refused = of(more);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(stderr(&refused).contains("nothing was measured"), "{}", stderr(&refused));
+        assert!(!file.exists(), "a result without rows");
+    }
+    let has_c = stillpoint_peers::missing().iter().all(|missing| missing.peer != "stillpoint.h");
+    if has_c && std::thread::available_parallelism().unwrap().get() > 1 {
+        let measured = of(&["--contenders", "c/htimer"]);
+        assert_eq!(measured.status.code(), Some(0), "{}", stderr(&measured));
+        let result: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let rows = result["rows"].as_array().unwrap();
+        assert!(!rows.is_empty() && rows.iter().all(|row| row["contender"] == "c/htimer"), "{rows:?}");
     }
 }
 
