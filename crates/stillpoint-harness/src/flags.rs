@@ -38,7 +38,7 @@ pub struct LengthFlags {
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
 
-    /// Measure everything, and each row for ten seconds
+    /// Measure everything, in more rounds; delays and grace periods for ten seconds a row
     #[arg(long)]
     pub full: bool,
 

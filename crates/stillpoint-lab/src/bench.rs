@@ -17,7 +17,9 @@ use stillpoint_harness::output::table;
 use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
-use crate::experiment::{self, BenchArgs, Experiment, Measured, NOTHING, Plan, names_and_groups};
+use crate::experiment::{
+    self, BenchArgs, Experiment, Measured, NOTHING, Plan, in_scenario, names_and_groups,
+};
 use crate::{capi, membarrier, micro, names, peers, pool, preempt, reclaim, report, structures, timer};
 
 /// The error of a run that has no rows: `report` would refuse its result.
@@ -36,6 +38,7 @@ struct Offer {
     plan: Planner,
     contenders: fn() -> Vec<&'static str>,
     scenarios: &'static [&'static str],
+    timed: &'static [&'static str],
     options: &'static [&'static str],
     figures: &'static [&'static Figure],
 }
@@ -59,6 +62,7 @@ const fn offer<P: Plan + 'static>() -> Offer {
         plan: planned::<P>,
         contenders: P::contenders,
         scenarios: P::SCENARIOS,
+        timed: P::TIMED,
         options: P::OPTIONS,
         figures: P::FIGURES,
     }
@@ -113,6 +117,14 @@ pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Comm
             .mut_arg("experiment", |arg| arg.hide(true)),
         None => command,
     };
+    let time =
+        |of: &str| format!("Time to measure for each row of {of}, over all its rounds, such as 2s or 500ms");
+    let command = command.mut_arg("duration", |arg| match offers(shown).next() {
+        Some(offer) if is_one && offer.timed.is_empty() => arg.hide(true),
+        Some(offer) if is_one && offer.timed != offer.scenarios => arg.help(time(&offer.timed.join(", "))),
+        _ if is_one => arg,
+        _ => arg.help(time(&timed())),
+    });
     let others = options(Experiment::All).into_iter().filter(|option| !options(shown).contains(option));
     others.fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)))
 }
@@ -135,6 +147,29 @@ pub(crate) fn check_options(experiment: Experiment, is_given: impl Fn(&str) -> b
     )))
 }
 
+/// The experiments that take `--duration`, each with its scenarios that do if others do not.
+fn timed() -> String {
+    let of = |offer: &Offer| match offer.timed {
+        timed if timed == offer.scenarios => offer.experiment.name(),
+        timed => format!("{} ({})", offer.experiment.name(), timed.join(", ")),
+    };
+    EXPERIMENTS.iter().filter(|offer| !offer.timed.is_empty()).map(of).collect::<Vec<_>>().join(", ")
+}
+
+/// An error if none of the scenarios that were asked for measures for the time of `--duration`.
+fn check_duration(experiment: Experiment, asked: &[String]) -> Result<(), Stop> {
+    let chosen = |names: &[&str]| names.iter().any(|name| in_scenario(name, asked));
+    if offers(experiment).any(|offer| chosen(offer.timed)) {
+        return Ok(());
+    }
+    let scenarios = if asked.is_empty() { String::new() } else { format!(" in {}", asked.join(", ")) };
+    Err(Stop::usage(format!(
+        "{} has no --duration{scenarios}, which is an option of {}",
+        experiment.name(),
+        timed()
+    )))
+}
+
 /// The figures of all experiments.
 pub(crate) fn figures() -> Vec<&'static Figure> {
     EXPERIMENTS.iter().flat_map(|offer| offer.figures).copied().collect()
@@ -149,6 +184,9 @@ fn planned<P: Plan + 'static>(args: &BenchArgs, cpus: &[usize]) -> Result<Option
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let cpus = cpus::choose(args.cpus.as_ref().map(|list| list.0.as_slice()))?;
     let (all, refusals) = sort(EXPERIMENTS.iter().map(|offer| (offer.plan)(args, &cpus)))?;
+    if args.length.duration.is_some() {
+        check_duration(args.experiment, &args.scenarios)?;
+    }
     let results = Results::open(&args.results)?;
     let report = args.report.as_deref().map(Report::open).transpose()?;
     let silent = results.takes_stdout();

@@ -224,9 +224,12 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_of_guests_has_its_own_help() {
+    fn quick_and_full_runs_of_guests_have_their_own_help() {
         let help = read(["stillpoint", "guest", "--help"]).unwrap_err().to_string();
         assert!(help.contains("the largest overcommit") && !help.contains(".ci/bars"), "{help}");
+        assert!(help.contains("each row for ten seconds") && !help.contains("grace periods"), "{help}");
+        let help = read(["stillpoint", "bench", "pool", "--help"]).unwrap_err().to_string();
+        assert!(help.contains("in more rounds") && !help.contains("each row for ten seconds"), "{help}");
     }
 
     #[test]
@@ -243,6 +246,10 @@ mod tests {
             assert!(timer.contains(part), "{part} in {timer}");
         }
         assert!(timer.starts_with("Timer wheels: ") && !timer.contains("capi"), "{timer}");
+        // A time to measure is for those that measure for a time.
+        let (table, duration) = (help("table"), "--duration");
+        assert!(!timer.contains(duration) && all.contains("table (service)"), "{all}");
+        assert!(table.contains(duration) && table.contains("for each row of service"), "{table}");
         let words = crate::names::words("own-core").unwrap();
         assert!(reclaim.contains(words) && !reclaim.contains("--connections"), "{reclaim}");
     }

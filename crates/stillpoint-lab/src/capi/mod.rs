@@ -105,6 +105,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Capi;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const TIMED: &'static [&'static str] = &[CALLS, DELAYS, CALLBACKS];
     const OPTIONS: &'static [&'static str] = &["readers", "elements", "deletes", "bytes"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 

@@ -28,6 +28,8 @@ pub(crate) trait Plan: Sized {
     const EXPERIMENT: Experiment;
     /// Their names.
     const SCENARIOS: &'static [&'static str];
+    /// Those that measure for the time of `--duration`; the others have a fixed amount of work.
+    const TIMED: &'static [&'static str] = Self::SCENARIOS;
     /// The options that not every experiment has, by their names on the command line.
     const OPTIONS: &'static [&'static str];
     /// The figures of its rows.

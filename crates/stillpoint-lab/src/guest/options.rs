@@ -14,9 +14,12 @@ use super::wire::Load;
 /// The help of `--quick`, which has another meaning here than in `bench`.
 const QUICK: &str = "Measure for a shorter time: only the baseline and the largest overcommit, and fewer contenders under mail and memory";
 
+/// The help of `--full`: here, all rows take as long.
+const FULL: &str = "Measure everything, and each row for ten seconds";
+
 /// The flags of `stillpoint guest`.
 #[derive(Debug, Args)]
-#[command(mut_arg("quick", |arg| arg.help(QUICK)))]
+#[command(mut_arg("quick", |arg| arg.help(QUICK)), mut_arg("full", |arg| arg.help(FULL)))]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(super) length: LengthFlags,

@@ -88,6 +88,7 @@ impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Table;
     const CONTENDERS: &'static [&'static str] = CONTENDERS;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const TIMED: &'static [&'static str] = &[service::SERVICE];
     const OPTIONS: &'static [&'static str] = &["threads", "elements"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 

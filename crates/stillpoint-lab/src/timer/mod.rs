@@ -98,6 +98,7 @@ impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Timer;
     const CONTENDERS: &'static [&'static str] = CONTENDERS;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const TIMED: &'static [&'static str] = &[];
     const OPTIONS: &'static [&'static str] = &["connections"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 

@@ -50,6 +50,24 @@ fn options_of_another_experiment_are_refused() {
     refused(&["bench", "micro", "--elements", "1024"], &["micro has no --elements", "reclaim, table"]);
 }
 
+/// A time that no row would be measured for. In a run of several scenarios, it is for those that have one.
+#[test]
+fn a_time_is_refused_where_all_have_a_fixed_amount_of_work() {
+    for arguments in [
+        &["timer"][..],
+        &["timer", "--scenarios", "own"],
+        &["table", "--scenarios", "growth,uniform"],
+        &["capi", "--scenarios", "timers,free-workers"],
+        &["all", "--scenarios", "growth,own"],
+    ] {
+        let bench = [&["bench"], arguments, &["--duration", "2s"]].concat();
+        refused(&bench, &["has no --duration", "reclaim, preempt", "table (service)"]);
+    }
+    refused(&["bench", "table", "--scenarios", "pin", "--duration", "2s"], &["table has no scenario pin"]);
+    let taken = ["bench", "table", "--scenarios", "service,growth", "--duration", "20ms", "--cpus", "1023"];
+    refused(&taken, &["CPU 1023 does not exist"]);
+}
+
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
     refused(&["bench", "reclaim", "--readers", "0"], &["'0'", "from 1 to 1024"]);
