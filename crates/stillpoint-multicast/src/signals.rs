@@ -253,18 +253,30 @@ impl SignalMulticast {
     /// signal-safety(7)): atomics and system calls; no allocation, no lock, no thread-local value with a destructor, no
     /// printing, no multicast, no `fork`. It does not panic.
     pub unsafe fn run<F: Fn() + Sync>(self, function: F) -> Report {
+        // SAFETY: `function` is alive until `run` returns, and is `Sync`; the caller promises the rest.
+        let outcome = unsafe { self.run_until(None, Call::borrowed(&function)) };
+        outcome.unwrap_or_else(|late| unreachable!("it keeps waiting: {late}"))
+    }
+
+    /// # Safety
+    /// As for [`run`](SignalMulticast::run). What is called is alive until this returns; with a deadline, for ever.
+    unsafe fn run_until(self, deadline: Option<Instant>, call: Call) -> Result<Report, Late> {
         let (signal, mut limit) = (self.service.signal, FIRST_LOOK);
+        let in_time = |look: Instant| deadline.map_or(look, |deadline| look.min(deadline));
         let send_again = |missing: &Missing| {
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return None;
+            }
             // If a signal was refused, its message was not announced. A second refusal is no reason to return.
             missing.threads.iter().for_each(|&tid| _ = signal::send(tid, signal));
             limit = (limit * 2).min(LONGEST_LOOK);
-            Some(Instant::now() + limit)
+            Some(in_time(now + limit))
         };
-        let (core, call) = (&self.service.core, Call::borrowed(&function));
-        // SAFETY: `function` is alive until `run` returns, and is `Sync`; the caller promises the rest.
-        let outcome =
-            unsafe { core.run_with(self.options, call, Some(Instant::now() + FIRST_LOOK), send_again) };
-        finish(outcome, Some(signal)).unwrap_or_else(|late| unreachable!("it keeps waiting: {late}"))
+        let first = in_time(Instant::now() + FIRST_LOOK);
+        // SAFETY: by the caller's promise.
+        let outcome = unsafe { self.service.core.run_with(self.options, call, Some(first), send_again) };
+        finish(outcome, Some(signal))
     }
 
     /// As [`run`](SignalMulticast::run), for at most `limit`.
@@ -280,10 +292,8 @@ impl SignalMulticast {
         limit: Duration,
         function: &'static (impl Fn() + Sync),
     ) -> Result<Report, Late> {
-        let deadline = Instant::now().checked_add(limit);
         // SAFETY: `function` lives for ever and is `Sync`; the caller promises the rest.
-        let outcome = unsafe { self.service.core.run(self.options, Call::borrowed(function), deadline) };
-        finish(outcome, Some(self.service.signal))
+        unsafe { self.run_until(Instant::now().checked_add(limit), Call::borrowed(function)) }
     }
 
     /// Makes every registered thread, and the calling one, execute a full memory barrier between the start and the return of this

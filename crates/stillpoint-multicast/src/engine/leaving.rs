@@ -50,8 +50,7 @@ impl<T: Transport> Leave for Core<T> {
         // SAFETY: places live as long as their group, which the caller holds.
         let slot = unsafe { slot.as_ref() };
         if slot.is_of(stillpoint_sys::os::thread_number()) {
-            slot.set_joins(1);
-            self.leave(slot);
+            self.leave_completely(slot);
         }
     }
 }

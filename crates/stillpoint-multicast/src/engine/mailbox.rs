@@ -86,6 +86,11 @@ impl Mailbox {
         self.head.store(ptr::null_mut(), Ordering::Release);
     }
 
+    /// Whether there is a message that was taken and is not processed yet.
+    pub(super) fn has_taken(&self) -> bool {
+        !self.work.load(PLAIN).is_null()
+    }
+
     /// The oldest message that is not processed.
     pub(super) fn next(&self) -> Option<NonNull<Node>> {
         let first = self.work.load(PLAIN);

@@ -172,6 +172,21 @@ impl<T: Transport> Core<T> {
         })
     }
 
+    /// Ends all registrations of the calling thread, whose place this is, processes its messages, and leaves.
+    fn leave_completely(&self, slot: &Slot) {
+        // More than the functions that run here can take away, by dropping what is left in other thread-locals: the place is given back once.
+        slot.set_joins(u32::MAX / 2);
+        self.transport.alone(|| {
+            // A function may join again.
+            while slot.mailbox.is_open() {
+                slot.mailbox.close();
+                self.serve(slot);
+            }
+            slot.set_joins(0);
+            self.slots.release(slot);
+        });
+    }
+
     /// Processes the messages of the calling thread, whose place this is. Returns their number.
     pub(crate) fn drain(&self, slot: &Slot) -> usize {
         if slot.mailbox.is_empty() || !slot.is_of(stillpoint_sys::os::thread_number()) {
@@ -180,9 +195,13 @@ impl<T: Transport> Core<T> {
         self.transport.alone(|| self.serve(slot))
     }
 
-    /// As [`drain`](Core::drain), for callers within [`Transport::alone`].
+    /// As [`drain`](Core::drain), for callers within [`Transport::alone`]. Takes messages out once: what comes meanwhile is for the next
+    /// call, and is announced. Otherwise threads that multicast all the time could keep this one here.
     fn serve(&self, slot: &Slot) -> usize {
-        std::iter::from_fn(|| slot.mailbox.next()).map(|node| self.process(node)).count()
+        let mut may_take = true;
+        let next =
+            || (slot.mailbox.has_taken() || std::mem::take(&mut may_take)).then(|| slot.mailbox.next())?;
+        std::iter::from_fn(next).map(|node| self.process(node)).count()
     }
 
     /// The work of a signal handler. Async-signal-safe.

@@ -43,7 +43,9 @@ impl<T: Transport> Core<T> {
             if is_complete(operation) || self.forks.load(PLAIN) != forks {
                 return true;
             }
-            if own.is_some_and(|own| self.drain(own) > 0) {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            // Also while messages keep coming.
+            if own.is_some_and(|own| self.drain(own) > 0) && left.is_none_or(|left| !left.is_zero()) {
                 continue;
             }
             if helps {
@@ -57,7 +59,6 @@ impl<T: Transport> Core<T> {
                 // When every range is claimed, there is nothing left to help with.
                 helps = !nodes.inspect(|_| step()).all(|node| node.is_claimed());
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
@@ -75,9 +76,9 @@ impl<T: Transport> Core<T> {
     }
 
     /// Sleeps until there is a message for the calling thread, or for `limit`. False if the place no longer belongs to the
-    /// thread, so that no message can come.
+    /// thread, or the thread is leaving, so that no message can come.
     pub(crate) fn doze(&self, own: &Slot, limit: Option<Duration>) -> bool {
-        let is_own = own.is_of(stillpoint_sys::os::thread_number());
+        let is_own = own.is_of(stillpoint_sys::os::thread_number()) && own.mailbox.is_open();
         // Acquire: as in `sleep`.
         let seen = own.mailbox.bell().load(Ordering::Acquire);
         if is_own && own.mailbox.doze() {

@@ -333,6 +333,35 @@ fn a_function_that_runs_while_its_thread_leaves() {
     }
 }
 
+/// At its thread's end, the function drops a registration that is left in another thread-local: the place is given back once.
+#[test]
+fn a_function_drops_a_registration_at_its_threads_end() {
+    thread_local! {
+        static OWN: RefCell<Option<Member>> = const { RefCell::new(None) };
+    }
+    let group = Group::new();
+    let (joined, posted) = (Barrier::new(2), Barrier::new(2));
+    let own = group.join();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Made before the thread is registered, and so dropped after its registrations have ended.
+            OWN.with(|own| *own.borrow_mut() = Some(group.join()));
+            joined.wait();
+            posted.wait();
+        });
+        joined.wait();
+        let drops = || drop(OWN.with(|own| own.borrow_mut().take()));
+        assert!(group.multicast().run_timeout(Duration::ZERO, drops).is_err());
+        posted.wait();
+    });
+    while group.members() > 1 {
+        thread::yield_now();
+    }
+    assert_eq!(group.members(), 1);
+    assert!(group.multicast().run(|| {}).ran_here);
+    drop(own);
+}
+
 /// The function drops its thread's own registration.
 #[test]
 fn a_function_that_lets_its_thread_leave() {
