@@ -112,10 +112,10 @@
  *   destructor must free it there. If the main thread returns from main, the process ends, and no key destructors run.
  *
  * FORK
- *   The parent must pause its queues before it forks, and must fork while no other thread changes a table, is in still_queue_barrier, or
- *   gets objects of a pool that may grow: the child would wait for that thread's locks for ever. The child has one thread. It must call
- *   still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no thread, and refuses objects;
- *   still_queue_start gives a queue another thread.
+ *   The parent must pause its queues before it forks, and must fork while no other thread changes a table, is in still_queue_barrier,
+ *   starts, pauses or resumes a queue, or gets objects of a pool that may grow: the child would wait for that thread's locks for ever.
+ *   The child has one thread. It must call still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no
+ *   thread, and refuses objects; still_queue_start gives a queue another thread.
  *
  * MEMORY
  *   If there is no memory, a call that makes a handle returns NULL, with errno ENOMEM, and nothing has changed. still_retire,
@@ -126,7 +126,8 @@
  *   What cannot be refused, such as a further protected load while one is held, or the list of a barrier, gets memory from a reserve:
  *   512 pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the
  *   reserve has no room for such a request. These requests may be too large for it: those of still_reclaimer_free, and of
- *   still_background_free with a timeout, while several hundred objects are pending (poll or flush first); of polls and barriers that
+ *   still_background_free with a timeout, while several hundred objects are pending (poll or flush first); of still_queue_free, with as
+ *   many callbacks (call still_queue_barrier first); of still_local_put_block in a hardened pool with large buckets; of polls and barriers that
  *   take over objects that were left to the domain into a list of more than a thousand; and of still_local_new if the pool's cache has
  *   more than 5,000 objects. What the library keeps for a thread, some 500 bytes from its first call on, comes from the reserve, too.
  *
@@ -1029,7 +1030,7 @@ int still_table_free(struct still_table *table) STILL_NOEXCEPT;
 /* In a region, looks up a key: 1 and its value, or 0. The program may use the object that the value points to until that region ends,
  * provided that it retires such objects, or gives them to still_call. Outside regions, the call looks up as well, but the object may be
  * freed at any time: only the number is of use. Without a region: still_table_protect. `reader` is a struct still_reader or a struct
- * still_qsbr of this thread (-EPERM otherwise), in the table's domain (-EXDEV otherwise). */
+ * still_qsbr of this thread (-EPERM otherwise), in the table's domain (-EXDEV otherwise), and online (-EINVAL otherwise). */
 STILL_NODISCARD int still_table_get(const struct still_table *table, const void *reader, const void *key, void **value) STILL_NOEXCEPT;
 
 /* Looks up `count` keys, at most 64, which lie one after the other in memory. The cache misses of the lookups overlap. If key i is found,

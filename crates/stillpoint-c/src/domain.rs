@@ -358,12 +358,9 @@ unsafe extern "C" fn check_slowly(domain: *const still_domain, number: u64) -> c
     briefly(|| {
         // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?;
-        if domain.check(token(domain, number)?) {
-            return Ok(1);
-        }
-        match raw::fence_error(domain) {
-            Some(error) => Err(SynchronizeError::Fence(error).into()),
-            None => Ok(0),
+        match raw::check(domain, token(domain, number)?) {
+            Ok(is_over) => Ok(is_over.into()),
+            Err(error) => Err(SynchronizeError::Fence(error).into()),
         }
     })
 }

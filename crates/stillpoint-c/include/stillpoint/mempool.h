@@ -9,7 +9,7 @@
  *     config.bucket_bytes = 128 << 10;
  *     rte_mempool_set_ops_byname(pool, "stillpoint", &config);
  *
- * C99 or C++11.
+ * C11 or C++17, as stillpoint.h.
  */
 #ifndef STILLPOINT_MEMPOOL_H
 #define STILLPOINT_MEMPOOL_H

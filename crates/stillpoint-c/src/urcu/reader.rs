@@ -73,9 +73,9 @@ impl still_urcu_reader_ {
     pub(crate) const fn of_nobody() -> Self {
         Self {
             record: (&raw const NOBODY).cast_mut().cast(),
-            // Its state, which is also read as the token.
+            // Its state, which is also read as the token, and seems to have been reported.
             token: (&raw const NOBODY).cast(),
-            seen: 1,
+            seen: u64::MAX,
             nested: STILL_URCU_UNREGISTERED_,
             frame: STAYS,
             seat: ptr::null_mut(),
@@ -352,7 +352,8 @@ pub extern "C" fn still_urcu_answer_(flavour: u32) {
 #[no_mangle]
 pub extern "C" fn still_urcu_register_(flavour: u32) {
     call(|| {
-        of(flavour).register(false);
+        // In bp, a signal handler may call this, too.
+        of(flavour).register(flavour == STILL_URCU_BP);
         Ok(())
     });
 }

@@ -27,15 +27,16 @@ _Static_assert(sizeof(struct still_urcu_reader_) == 56, "size");
 /* For the library itself. If another copy of the library is in the process, the loader may take its variables for all exported ones. */
 #define HERE __attribute__((visibility("hidden")))
 
-/* The initial values, for a thread that is not registered. Nothing writes to them. */
+/* The initial values, for a thread that is not registered. Nothing writes to them. The state is that of a reader that is away: inline code
+ * looks at it before `nested`, and a signal handler that registers the thread in between must not make it look like that of a section. */
 struct still_urcu_nobody_ {
     uint64_t state;
     uint32_t attention;
     uint32_t reserved;
 };
-HERE const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
+HERE const struct still_urcu_nobody_ still_urcu_nobody_ = {UINT64_MAX, 0, 0};
 #define NOBODY                                                                                             \
-    {(char *)(uintptr_t)&still_urcu_nobody_, (uintptr_t)&still_urcu_nobody_.state, 1, STILL_URCU_UNREGISTERED_, 0, NULL, NULL, NULL}
+    {(char *)(uintptr_t)&still_urcu_nobody_, (uintptr_t)&still_urcu_nobody_.state, UINT64_MAX, STILL_URCU_UNREGISTERED_, 0, NULL, NULL, NULL}
 
 /* A thread that the library does not know. */
 HERE const struct still_thread_ still_thread_of_nobody_ = {

@@ -782,7 +782,11 @@ static void *passes_on(void *argument)
     int me = owner == &second;
     static struct still_htimer beside[2][BESIDE];
     memset(beside[me], 0, sizeof beside[me]);
-    begin(1, 0, 0);
+    struct still_htimer_options options = STILL_HTIMER_OPTIONS_INIT;
+    options.tick = 1;
+    options.no_clock = 1;
+    options.requests = 16;
+    CHECK(still_htimer_start(&options) == 0);
     uint64_t now = 0;
     for (int i = 0; i < BESIDE; i++)
         CHECK(still_htimer_add(&beside[me][i], UINT64_MAX, 0, fire, NULL, 0) == 0);

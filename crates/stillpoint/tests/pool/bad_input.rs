@@ -39,6 +39,7 @@ fn impossible_shapes_are_refused() {
     refused(of(64, 8).stride((1 << 30) + 8), "stride of 1073741832 bytes is impossible");
     refused(of(64, 8).stride(usize::MAX - 7), "set a multiple of 8, from 64 to 1 GiB");
     refused(RawPool::builder(0, 64, 8), "pool of 0 objects");
+    refused(RawPool::builder(0, 100_000, 8), "pool of 0 objects");
     refused(RawPool::builder(usize::MAX, 64, 8), "cannot be made");
     refused(new().max_objects(9).growth_step(1), "max_objects no less");
     refused(new().max_objects(0), "max_objects no less");

@@ -63,7 +63,7 @@ pub use callbacks::{CallbackQueue, Paused};
 pub(super) use object::retire;
 pub use object::{leave, Object, Refused};
 pub use parts::{
-    blocked_by_caller, fence_error, guard_of, is_within_destructor, is_within_foreign_code, let_wait,
+    blocked_by_caller, check, fence_error, guard_of, is_within_destructor, is_within_foreign_code, let_wait,
     offsets, states, Parts,
 };
 pub use slot::{protect, protect_owned, Slot};

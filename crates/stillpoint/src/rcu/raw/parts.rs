@@ -6,12 +6,14 @@ use super::slot::Slot;
 use crate::fence::{FenceError, ReaderFence};
 use crate::frames::{is_foreign, is_freeing, Foreign};
 use crate::rcu::domain::Domain;
+use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::{is_open, Record};
 use crate::rcu::engine::wait::error::SynchronizeError;
 use crate::rcu::engine::Core;
 use crate::rcu::qsbr::QsbrReader;
 use crate::rcu::reader::{Guard, Reader};
 use crate::rcu::region::sealed::Sealed;
+use crate::rcu::wait::Token;
 
 /// Offsets of the fields of a reader's record, in bytes from [`Parts::record`].
 pub mod offsets {
@@ -346,6 +348,24 @@ pub fn blocked_by_caller(domain: &Domain) -> Result<(), SynchronizeError> {
 /// ```
 pub fn fence_error(domain: &Domain) -> Option<FenceError> {
     domain.core().protocol.fence_error()
+}
+
+/// As [`Domain::check`], and says if the fence that this call needs is refused.
+///
+/// # Errors
+/// If the kernel refuses the fence to this thread.
+///
+/// # Panics
+/// If the token is of another domain.
+///
+/// ```
+/// use stillpoint::rcu::{raw, Domain};
+///
+/// let domain = Domain::new();
+/// assert_eq!(raw::check(&domain, domain.start()), Ok(true));
+/// ```
+pub fn check(domain: &Domain, token: Token) -> Result<bool, FenceError> {
+    Ok(matches!(domain.core().protocol.check(domain.value_of(token))?, Grace::Over))
 }
 
 impl std::fmt::Debug for Parts<'_> {
