@@ -119,7 +119,7 @@ impl Member {
     }
 
     /// As [`poll`](Member::poll), but sleeps until there is a message. Returns the number of messages, at least 1. On a
-    /// thread that has [left for good](Group::join), returns 0 at once.
+    /// thread that has [left for good](Group::join), or is just leaving, returns 0 at once: no message can come.
     ///
     /// ```
     /// use stillpoint_multicast::Group;
@@ -140,7 +140,7 @@ impl Member {
         self.wait_until(None)
     }
 
-    /// As [`wait`](Member::wait), for at most `limit`. Returns the number of messages: 0 when the time is up.
+    /// As [`wait`](Member::wait), for at most `limit`. Returns the number of messages: 0 also when the time is up.
     ///
     /// ```
     /// use std::time::Duration;

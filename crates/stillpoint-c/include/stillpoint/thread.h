@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* A thread's reader of a flavour of liburcu. While the thread is not registered, the state in the record is 1, which
- * is also read as the token: a section finds out that the thread is not registered, and a quiescent state finds no new token. */
+/* A thread's reader of a flavour of liburcu. While the thread is not registered, the state in the record is that of a reader that is away,
+ * which is also read as the token: a section calls a function, and a quiescent state finds no new token. */
 struct still_urcu_reader_ {
     char *record;
     /* The address of the domain's token; plus 1 if a section begins with a full fence. */

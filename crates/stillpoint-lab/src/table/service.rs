@@ -145,8 +145,10 @@ where
         let waiting = domain.map(|domain| domain.stats().pending as f64);
         turns.next();
         let (mut operations, mut wrong) = (0, 0);
-        for thread in threads {
-            let (done, of_thread) = thread.join().map_err(|_| "a thread panicked")?;
+        // All of them, since the scope itself panics over one that was not joined.
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        for end in ended {
+            let (done, of_thread) = end.map_err(|_| "a thread panicked")?;
             operations += done;
             wrong += of_thread;
         }

@@ -132,13 +132,13 @@ impl BackgroundReclaimer {
 
     /// Returns the first panic of a destructor.
     fn serve(&mut self, core: &Core) -> Option<Panic> {
-        let (mut patience, mut panic) = (Patience::new(), None);
+        let (mut patience, mut panic, mut was_asked) = (Patience::new(), None, false);
         loop {
             // Read once per pass: the thread may sleep only if this very value has not changed since.
             let aim = self.channel.aim();
             let is_asked = self.channel.is_asked();
             let arrived = self.take_in();
-            if aim != RUNNING || is_asked {
+            if aim != RUNNING || is_asked || std::mem::take(&mut was_asked) {
                 // Closes the open batch, whatever the pace.
                 self.list.close();
             }
@@ -152,6 +152,8 @@ impl BackgroundReclaimer {
             }
             if is_asked && (arrived || freed) {
                 self.channel.end_request();
+                // Who was refused just before this has not asked.
+                was_asked = true;
             }
             if arrived || freed {
                 patience = Patience::new();

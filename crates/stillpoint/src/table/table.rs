@@ -347,8 +347,8 @@ where
     S: BuildHasher,
 {
     /// Moves everything to the smallest array of buckets that has room for the present entries, if it is smaller than
-    /// the present array. Readers and other writers go on meanwhile. What no reader can hold any more is freed first;
-    /// the old array is freed as after a growth.
+    /// the present array. Readers and other writers go on meanwhile. What no reader can hold any more is freed first, except for what was
+    /// left to the domain; the old array is freed as after a growth.
     ///
     /// Entries never move. The memory of those that were freed goes back to the system in blocks of 2 MiB in which no entry is left, nor one of the few
     /// slots that are ready for the next ones; the rest stays with the table, and is used again. So a few entries here and there keep

@@ -59,17 +59,20 @@ impl Event {
         // Acquire: pairs with the release in `notify_some`, so that `changed` sees what came before this generation.
         let generation = self.generation.load(Ordering::Acquire);
         let mut is_told = false;
-        if !changed() {
+        // After a reset, this thread is not counted any more, and nobody would wake it.
+        let is_reset = || self.resets.load(Ordering::Relaxed) != resets;
+        if !is_reset() && !changed() {
             stillpoint_sys::os::wait(&self.generation, generation, limit);
             // Relaxed: a thread that sleeps on the old generation was there before the notification.
             is_told = self.generation.load(Ordering::Relaxed) != generation;
         }
-        if self.resets.load(Ordering::Relaxed) != resets {
-            // This thread is not counted any more.
+        if is_reset() {
             return;
         }
-        let sleepers = self.sleepers.fetch_sub(1, Ordering::Relaxed);
-        if is_told && sleepers > 1 {
+        // Never below 0, if a reset comes just now: the next sleeper would not be counted.
+        let lower = |count: u32| count.checked_sub(1);
+        let sleepers = self.sleepers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+        if is_told && sleepers.is_ok_and(|sleepers| sleepers > 1) {
             // Wakes the next share: see `notify_by_shares`.
             stillpoint_sys::os::wake(&self.generation, SHARE);
         }
