@@ -222,7 +222,8 @@ impl Metrics {
         self.add_with(name, move || owner.upgrade().map(|owner| stats(&owner)));
     }
 
-    /// As [`add`](Metrics::add), for what is in no `Arc`, such as a static: `stats` is called until it returns `None`.
+    /// As [`add`](Metrics::add), for what is in no `Arc`, such as a static: `stats` is called until it returns `None`, and
+    /// perhaps once more by a thread that records at the same time.
     ///
     /// ```
     /// use std::sync::LazyLock;

@@ -60,9 +60,12 @@ async fn login(State(app): State<Arc<App>>, user: String) -> Answer<String> {
     let id = rand::random();
     let timer = app.expiry.insert(id, Duration::MAX).or(Err(StatusCode::SERVICE_UNAVAILABLE))?;
     let session = Session { user: user.into(), note: RcuCell::new("".into()), timer };
-    let stored = app.sessions.insert(id, session).or(Err(StatusCode::SERVICE_UNAVAILABLE));
+    if app.sessions.insert(id, session).is_err() {
+        app.expiry.remove(&timer);
+        return Err(StatusCode::SERVICE_UNAVAILABLE);
+    }
     app.expiry.reset(&timer, app.config.get().expect("never empty").ttl); // not before there is a session to expire
-    stored.and(Ok(id.to_string()))
+    Ok(id.to_string())
 }
 
 async fn show(State(app): State<Arc<App>>, Path(id): Path<u64>) -> Answer<String> {

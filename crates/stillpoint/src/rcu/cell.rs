@@ -20,7 +20,7 @@ use crate::own_writes::OwnRuns;
 /// chain, in which each object owns the cell of the next one, is an exception. Objects nested deeper than 32 cells are dropped
 /// one after the other, so that a long list needs little stack. There, the fields that follow a cell are dropped before what the
 /// cell held. Everything is dropped before the drop of the outermost cell returns; in a destructor that runs because the last handle of
-/// a domain is dropped, before that drop returns.
+/// a domain is dropped, or a [`Retired`](super::Retired) of a domain that has ended, before that drop returns.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
