@@ -9,6 +9,7 @@ use stillpoint::rcu::limits::RetireErrorKind;
 use stillpoint::rcu::raw::Refused;
 use stillpoint::rcu::wait::SynchronizeError;
 use stillpoint::rcu::BuildError;
+pub(crate) use stillpoint_sys::linux::Uncancelled;
 use stillpoint_sys::tsan;
 
 use crate::reason::{say, Reason, Word};
@@ -197,35 +198,6 @@ const DEFECT: Refusal = Refusal::new(
 pub(crate) fn refuse<A: Answer>(refusal: &Refusal) -> A {
     say(refusal.reason);
     A::failed(refusal.errno)
-}
-
-/// While this value lives, the calling thread is not cancelled. A cancellation within libc would unwind through Rust frames.
-pub(crate) struct Uncancelled {
-    before: c_int,
-}
-
-extern "C" {
-    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-}
-
-impl Uncancelled {
-    const DISABLE: c_int = 1;
-
-    #[inline]
-    pub(crate) fn new() -> Self {
-        let mut before = 0;
-        // SAFETY: the state is valid, and `before` is a place for the previous one.
-        unsafe { pthread_setcancelstate(Self::DISABLE, &mut before) };
-        Self { before }
-    }
-}
-
-impl Drop for Uncancelled {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the previous state is valid. Enabling does not act on a pending cancellation, unless it is asynchronous.
-        unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
-    }
 }
 
 #[no_mangle]

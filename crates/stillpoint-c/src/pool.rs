@@ -392,7 +392,7 @@ pub unsafe extern "C" fn still_local_get(handle: *mut still_local) -> *mut c_voi
 
 #[inline(never)]
 unsafe extern "C" fn get_slowly(handle: *mut still_local) -> *mut c_void {
-    call(|| {
+    briefly(|| {
         // SAFETY: the caller passes a handle, on its thread.
         let object = unsafe { local(handle) }?.alloc().ok_or_else(exhausted)?.as_ptr();
         tsan::acquire(object);
@@ -436,7 +436,7 @@ unsafe extern "C" fn get_many_slowly(
     objects: *mut *mut c_void,
     count: usize,
 ) -> c_int {
-    call(|| {
+    briefly(|| {
         // SAFETY: the caller passes a handle, on its thread, and room for `count` addresses.
         let (local, to) =
             unsafe { (local(handle)?, slice(objects.cast::<MaybeUninit<NonNull<u8>>>(), count)?) };
@@ -529,7 +529,7 @@ fn place<T>(place: *const T) -> Result<(), Refusal> {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_local_get_block(handle: *mut still_local, block: *mut still_block) -> c_int {
-    call(|| {
+    briefly(|| {
         place(block)?;
         // SAFETY: the caller passes a handle, on its thread.
         let found = unsafe { local(handle) }?.alloc_block().ok_or_else(exhausted)?;
@@ -551,7 +551,7 @@ pub unsafe extern "C" fn still_local_get_blocks(
     starts: *mut *mut c_void,
     count: usize,
 ) -> c_int {
-    call(|| {
+    briefly(|| {
         // SAFETY: the caller passes a handle, on its thread, and room for `count` addresses.
         let (local, starts) =
             unsafe { (local(handle)?, slice(starts.cast::<MaybeUninit<*mut c_void>>(), count)?) };

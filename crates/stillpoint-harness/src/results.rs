@@ -103,7 +103,7 @@ pub fn check_interrupt(rows: &[Row]) -> Result<(), Stop> {
 /// When one of the two fails.
 pub fn open_folder(folder: &Path) -> Result<(), Stop> {
     fs::create_dir_all(folder)
-        .and_then(|()| json::probe(&folder.join("probe")))
+        .and_then(|()| json::probe(&folder.join("probe")).map(drop))
         .map_err(|error| Stop::usage(format!("cannot write into {}: {error}", folder.display())))
 }
 

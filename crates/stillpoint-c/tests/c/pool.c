@@ -112,10 +112,37 @@ static void detach(void)
     CHECK(still_local_free(detached) == 0 && still_pool_free(shared) == 0);
 }
 
+/* Growth by large pieces reads /proc, which has cancellation points. A cancellation during a call takes effect after the call. */
+static void *grows(void *growing)
+{
+    static void *objects[2048];
+    struct still_local *local = still_local_new((struct still_pool *)growing);
+    CHECK(local != NULL && pthread_cancel(pthread_self()) == 0);
+    for (size_t i = 0; i < 2048; i++)
+        CHECK((objects[i] = still_local_get(local)) != NULL);
+    CHECK(still_local_put_many(local, objects, 2048) == 0 && still_local_free(local) == 0);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void cancelled(void)
+{
+    struct still_pool_options options = STILL_POOL_OPTIONS_INIT;
+    options.max_objects = 4096;
+    options.growth_step = 2048;
+    struct still_pool *growing = still_pool_new(64, 4096, 64, &options);
+    CHECK(growing != NULL);
+    pthread_t thread;
+    void *answer = NULL;
+    CHECK(pthread_create(&thread, NULL, grows, growing) == 0 && pthread_join(thread, &answer) == 0);
+    CHECK(answer == PTHREAD_CANCELED && still_pool_free(growing) == 0);
+}
+
 int main(void)
 {
     layout();
     detach();
+    cancelled();
     struct still_pool_options options = STILL_POOL_OPTIONS_INIT;
     options.max_locals = 2;
     options.hardened = 1;

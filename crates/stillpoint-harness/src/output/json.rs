@@ -274,7 +274,7 @@ impl Place {
     /// # Errors
     /// When it cannot.
     pub fn open(path: &Path) -> Result<Self, Stop> {
-        let special = check(path).map_err(|error| cannot_write(path, &error))?;
+        let special = probe(path).map_err(|error| cannot_write(path, &error))?;
         Ok(Self { path: path.to_owned(), special })
     }
 
@@ -310,13 +310,8 @@ fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
-/// Whether a file can be written here; leaves nothing behind.
-pub fn probe(path: &Path) -> io::Result<()> {
-    check(path).map(drop)
-}
-
-/// The same, with the device or the pipe that is there.
-fn check(path: &Path) -> io::Result<Option<File>> {
+/// Whether a file can be written here; leaves nothing behind. Returns the device or the pipe that is there.
+pub fn probe(path: &Path) -> io::Result<Option<File>> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
         Ok(_) => {

@@ -1,5 +1,6 @@
 //! The edge to Linux.
 
+mod cancel;
 mod futex;
 pub mod page_map;
 #[cfg(not(stillpoint_loom))]
@@ -13,6 +14,7 @@ pub mod sched;
 mod skip;
 mod thread;
 
+pub use cancel::Uncancelled;
 pub use futex::{wait, wake, wake_all};
 pub use thread::{look_at_thread, thread_handle, thread_id, time, yield_cpu};
 

@@ -41,6 +41,14 @@ pub(in crate::htimer) struct Timer {
 const FLAGS_AT: u32 = 8;
 const OWNER_AT: u32 = 32;
 
+fn owner_of(whose: u64) -> u32 {
+    (whose >> OWNER_AT) as u32
+}
+
+fn state_of(whose: u64) -> i32 {
+    (whose as u8).into()
+}
+
 const _: () = assert!(
     size_of::<still_htimer>() == size_of::<Timer>() && align_of::<still_htimer>() == align_of::<Timer>()
 );
@@ -79,11 +87,11 @@ impl Timer {
     }
 
     pub(in crate::htimer) fn state(&self) -> i32 {
-        self.whose() as u8 as i32
+        state_of(self.whose())
     }
 
     pub(in crate::htimer) fn owner(&self) -> u32 {
-        (self.whose() >> OWNER_AT) as u32
+        owner_of(self.whose())
     }
 
     pub(super) fn flags(&self) -> u32 {
@@ -103,8 +111,8 @@ impl Timer {
     /// The state, if the thread with this stamp has the timer. Its own pending timer is in its wheel, as only it stores this word.
     pub(in crate::htimer) fn state_at(&self, stamp: u32) -> Option<i32> {
         let whose = self.whose();
-        let state = whose as u8 as i32;
-        ((whose >> OWNER_AT) as u32 == stamp && state != SENT).then_some(state)
+        let state = state_of(whose);
+        (owner_of(whose) == stamp && state != SENT).then_some(state)
     }
 
     pub(super) fn node(&self) -> NonNull<Node> {

@@ -9,8 +9,8 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::outcome;
 use super::super::pages::{addresses_given_back, addresses_taken, map, ACCESS, SMALL};
+use super::super::{outcome, Uncancelled};
 use super::{Made, Refusal, Want};
 
 /// The size of a huge page on x86-64, and on aarch64 with small pages of 4 KiB.
@@ -232,6 +232,8 @@ fn holds(line: &str, address: usize) -> Option<bool> {
 
 /// Whether the kernel has put huge pages into the mapping at `begin`: `AnonHugePages` in `/proc/self/smaps`.
 fn has_huge_pages(begin: NonNull<u8>) -> bool {
+    // An allocation of a program in C may come here, and its cancellation would unwind through it.
+    let _whole = Uncancelled::new();
     let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return false };
     let address = begin.as_ptr().addr();
     let mut lines = text.lines().skip_while(|line| holds(line, address) != Some(true));

@@ -231,10 +231,12 @@ impl Core {
     pub(crate) fn grow(&self, seen: usize) -> bool {
         let extent = &self.extent;
         let more = extent.step.min(extent.most_buckets - seen as u32);
-        // The last piece may be about to be ready: then another thread has the lock.
-        let is_whole = more == 0 && extent.buckets() == seen;
-        if is_whole || self.seen() > seen {
-            return !is_whole;
+        if self.seen() > seen {
+            return true;
+        }
+        // If there are more buckets, the last piece is about to be ready, and another thread has the lock.
+        if more == 0 && extent.buckets() == seen {
+            return false;
         }
         let me = stillpoint_sys::os::thread_handle();
         // Relaxed: only this thread stores its own number here.

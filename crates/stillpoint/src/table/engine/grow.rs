@@ -280,7 +280,7 @@ where
             return false;
         }
         let _turn = self.reserving.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut coming: Option<(Coming, bool)> = None;
+        let mut coming: Option<Coming> = None;
         // The second turn finds the array. Each further one is due to a move that another thread began meanwhile.
         loop {
             if !self.move_everything() {
@@ -297,17 +297,15 @@ where
                 }
                 array.len() < many()
             };
-            if coming.as_ref().is_none_or(|(_, for_small)| *for_small != was_small) {
+            if coming.as_ref().is_none_or(|coming| coming.stripes.is_some() != was_small) {
                 // Without the lock, for which writers would wait: the system clears the memory of the whole array.
                 let Some(made) = Coming::new(len, was_small, Touch::Now) else { return false };
-                coming = Some((made, was_small));
+                coming = Some(made);
             }
             let held = self.stripes.lock(0);
             let array = held.array();
             if self.is_steady(array) && array.len() < len && (array.len() < many()) == was_small {
-                coming = coming
-                    .and_then(|(coming, _)| self.move_to(array, coming))
-                    .map(|coming| (coming, was_small));
+                coming = coming.and_then(|coming| self.move_to(array, coming));
             }
         }
     }

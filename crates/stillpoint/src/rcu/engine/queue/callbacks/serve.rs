@@ -84,8 +84,9 @@ impl Callbacks {
             }
             was_empty = is_empty;
             if outcome.called > 0 {
-                // Goes on.
-            } else if is_empty {
+                continue;
+            }
+            if is_empty {
                 let is_pushed = self.lanes.iter().any(|lane| !lane.is_empty());
                 if !is_pushed && self.has_work() {
                     // A push that has begun, or what another call has taken in since: see `has_work`.
