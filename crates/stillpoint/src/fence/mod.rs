@@ -185,6 +185,7 @@ impl ReaderFence {
     }
 
     /// Not inlined: readers that need only [`light`] do not carry this code.
+    #[cold]
     #[inline(never)]
     fn issue_full() {
         light();

@@ -326,7 +326,7 @@ where
     /// As [`get`](TableReader::get), with the [hash](Table::hash) of the key. With any other hash, the key is not found.
     #[inline(always)]
     pub fn get_hashed<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Ref<'_, K, V>> {
-        self.pins.search(self.inner, *self.lens, hash, key).map(Ref::new)
+        self.pins.search(self.inner, &self.lens, hash, key).map(Ref::new)
     }
 
     /// A copy of the value.

@@ -110,7 +110,7 @@ impl<'a, K, V, S> Finder<K, V> for Protecting<'_, 'a, K, V, S> {
 
     #[inline(always)]
     fn find<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Self::Kept> {
-        self.pins.search(self.inner, self.lens, hash, key)
+        self.pins.search(self.inner, &self.lens, hash, key)
     }
 
     #[inline(always)]

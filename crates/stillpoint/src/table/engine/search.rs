@@ -93,7 +93,7 @@ impl<K, V> Drop for Held<'_, K, V> {
 /// the entry was still linked after the hazard slot was set.
 #[inline(always)]
 fn protect<'a, K, V>(
-    lens: Lens<'_, K, V>,
+    pair_of: impl Fn(u32) -> NonNull<Pair<K, V>>,
     bucket: &Bucket,
     slot: usize,
     fence: ReaderFence,
@@ -102,7 +102,7 @@ fn protect<'a, K, V>(
     let word = bucket.word(slot);
     let mut candidate = word.load(orders::candidate());
     while candidate != NO_ENTRY {
-        let pair = lens.pair(candidate);
+        let pair = pair_of(candidate);
         set_hazard(&hazard, pair.as_ptr().cast());
         if !busted::is(Variant::NoLight) {
             fence.issue();
@@ -128,7 +128,7 @@ fn protect<'a, K, V>(
 /// array is pinned.
 #[inline(always)]
 unsafe fn protect_in_slot<'a, K, V, Q: Equivalent<K> + ?Sized>(
-    lens: Lens<'_, K, V>,
+    pair_of: impl Fn(u32) -> NonNull<Pair<K, V>>,
     bucket: &Bucket,
     slot: usize,
     key: &Q,
@@ -137,11 +137,11 @@ unsafe fn protect_in_slot<'a, K, V, Q: Equivalent<K> + ?Sized>(
     if busted::is(Variant::CompareFirst) {
         let entry = bucket.word(slot).load(Ordering::Acquire);
         // SAFETY: unsound on purpose. The entry may be freed already, which is the defect of this broken variant.
-        if entry == NO_ENTRY || !key.equivalent(&unsafe { lens.pair(entry).as_ref() }.key) {
+        if entry == NO_ENTRY || !key.equivalent(&unsafe { pair_of(entry).as_ref() }.key) {
             return None;
         }
     }
-    let located = ManuallyDrop::new(protect(lens, bucket, slot, slots.fence, slots.entry)?);
+    let located = ManuallyDrop::new(protect(pair_of, bucket, slot, slots.fence, slots.entry)?);
     // The slot is cleared, also if `Eq` panics, and stays lent.
     let clear = ClearLater(slots.entry.hazard());
     if !key.equivalent(&located.get().key) {
@@ -166,7 +166,7 @@ unsafe fn search_bucket_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
     // A loop, here and below: the compiler may turn `find_map` into a function call.
     for slot in bucket.matching(tag) {
         // SAFETY: by the caller's promise.
-        let located = unsafe { protect_in_slot(lens, bucket, slot, key, slots) };
+        let located = unsafe { protect_in_slot(|entry| lens.pair(entry), bucket, slot, key, slots) };
         if located.is_some() {
             return located;
         }
@@ -406,21 +406,44 @@ impl<'a> Pins<'a> {
     pub(crate) fn search<K, V, S, Q: Equivalent<K> + ?Sized>(
         &mut self,
         inner: &Inner<K, V, S>,
-        lens: Lens<'_, K, V>,
+        lens: &Lens<'_, K, V>,
         hash: u64,
         key: &Q,
     ) -> Option<Located<'a, K, V>> {
         let slots = self.slots;
-        slots.vouch();
-        loop {
-            let bucket = self.view.bucket(hash);
-            // SAFETY: the slots are as `new` demands, and the view's array is pinned.
-            let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, slots) };
-            if held.is_some() || bucket.link() == END {
-                return held;
+        if !slots.are_ready() {
+            return self.search_on(inner, hash, key);
+        }
+        let bucket = self.view.bucket(hash);
+        match bucket.matching(tag_of(hash)).next() {
+            Some(slot) => {
+                // SAFETY: the slots are as `new` demands, the reader has vouched, and the view's array is pinned.
+                let located = unsafe { protect_in_slot(|entry| lens.pair(entry), bucket, slot, key, slots) };
+                if located.is_some() {
+                    return located;
+                }
             }
-            match search_on_protected(slots.record, slots.protocol, inner, self.view.array, hash, key) {
-                Ok(held) => return held,
+            None if bucket.link() == END => return None,
+            None => {}
+        }
+        self.search_on(inner, hash, key)
+    }
+
+    /// The whole of [`search`](Pins::search): comes first if the slots are not ready, and last if neither the first entry with the tag nor
+    /// an empty chain settles it. So a loop of lookups is short, as for the function [`search`].
+    #[cold]
+    #[inline(never)]
+    fn search_on<K, V, S, Q: Equivalent<K> + ?Sized>(
+        &mut self,
+        inner: &Inner<K, V, S>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Located<'a, K, V>> {
+        // `Eq` may have taken the reader away.
+        self.slots.vouch();
+        loop {
+            match search_chains(self.slots, inner, self.view.array, hash, key) {
+                Ok(located) => return located,
                 // Stored before keys are compared again, which may panic: the next lookup begins with this view.
                 Err(array) => {
                     self.view = array.view();
@@ -451,6 +474,12 @@ impl<'a> Slots<'a> {
         self.protocol.vouch(self.record);
     }
 
+    /// Whether the slots may be set without a further step: the reader has vouched, and its fences are light.
+    #[inline(always)]
+    fn are_ready(self) -> bool {
+        self.fence == ReaderFence::Light && self.protocol.has_vouched(self.record)
+    }
+
     /// As [`pin_current`](self::pin_current), for a reader that has vouched.
     #[inline(always)]
     fn pin_current<K, V, S>(self, inner: &Inner<K, V, S>) -> &'a Array {
@@ -461,6 +490,16 @@ impl<'a> Slots<'a> {
         // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again; its user then has another
         // array.
         unsafe { array.as_ref() }
+    }
+
+    /// As [`pin_current`](Slots::pin_current), for a reader that is not bound.
+    #[inline(always)]
+    fn pin_for_now<K, V, S>(self, inner: &Inner<K, V, S>) -> &'a Array {
+        if busted::is(Variant::ArrayNotPinned) {
+            // SAFETY: every array stays as long as the table. Its buckets may go, which is the defect of this broken variant.
+            return unsafe { &*inner.current.load(Ordering::Acquire) };
+        }
+        self.pin_current(inner)
     }
 
     /// Pins the array that the pinned one moves to. `None` when the pinned array is not current any more.
@@ -530,26 +569,46 @@ fn search_pinned<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
     }
 }
 
-/// As [`search_chains`], with the slots of a bound reader. The arguments fit into registers.
-#[cold]
-#[inline(never)]
-fn search_on_protected<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
-    record: &'a Record,
-    protocol: &'a Protocol,
-    inner: &Inner<K, V, S>,
-    array: &'a Array,
-    hash: u64,
-    key: &Q,
-) -> Result<Option<Located<'a, K, V>>, &'a Array> {
-    search_chains(Slots::of(record, protocol.reader_fence(), protocol), inner, array, hash, key)
-}
-
 /// A lookup by a reader that is not bound to the table: it pins the array for this call only. The result is a [`Located`], or a part of it:
 /// what the caller does not ask for is not stored.
 impl<K, V, S> Inner<K, V, S> {
     /// Looks a key up, and pins its entry. The reader is of the table's domain.
+    ///
+    /// Most lookups find the slots free and [ready](Slots::are_ready), and what settles them in the first bucket. The rest is in another
+    /// function, as for the function [`search`].
     #[inline(always)]
     pub(crate) fn search_unbound<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
+        &'a self,
+        reader: &'a Reader,
+        hash: u64,
+        key: &Q,
+    ) -> Option<R> {
+        let slots =
+            self.free_slots(reader).and_then(|slots| Some(slots(reader.record().free_first_hazard()?)));
+        if let Some(slots) = slots.filter(|slots| slots.are_ready()) {
+            let _pinned = ClearLater(slots.current);
+            let bucket = slots.pin_for_now(self).view().bucket(hash);
+            match bucket.matching(tag_of(hash)).next() {
+                Some(slot) => {
+                    let pair_of = |entry| self.arena().pair(entry);
+                    // SAFETY: the slots were free, and belong to this call until it returns. They are ready, and the array is pinned.
+                    let located = unsafe { protect_in_slot(pair_of, bucket, slot, key, slots) };
+                    if let Some(located) = located {
+                        // The array is not pinned for longer.
+                        return Some(Located { found: None, ..located }.into());
+                    }
+                }
+                None if bucket.link() == END => return None,
+                None => {}
+            }
+        }
+        self.search_unbound_on(reader, hash, key)
+    }
+
+    /// The whole of [`search_unbound`](Inner::search_unbound). The arguments fit into registers, as the result of most callers does.
+    #[cold]
+    #[inline(never)]
+    fn search_unbound_on<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
         &'a self,
         reader: &'a Reader,
         hash: u64,
@@ -559,11 +618,23 @@ impl<K, V, S> Inner<K, V, S> {
         unsafe { self.search_into(reader, || reader.free_hazard(), hash, key) }
     }
 
+    /// What a lookup by a reader that is not bound needs besides a slot for the entry; `None` if it is in use.
+    ///
+    /// Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq` within another lookup, or
+    /// the last user was forgotten.
+    #[inline(always)]
+    fn free_slots<'a>(&'a self, reader: &'a Reader) -> Option<impl FnOnce(Slot<'a>) -> Slots<'a>> {
+        let (record, protocol) = (reader.record(), &self.core().protocol);
+        let [current, _, next] = record.exclusive_hazards();
+        // Relaxed: the owner reads its own stores.
+        let are_free = current.load(Ordering::Relaxed).is_null();
+        are_free.then(|| move |entry| Slots { entry, current, next, fence: reader.fence(), record, protocol })
+    }
+
     /// As [`search_unbound`](Inner::search_unbound), into a slot of the caller. `entry` is called last: what it calls may look up entries itself.
     ///
     /// # Safety
     /// The slot is one of the table's domain, and clear. Nothing else uses it until the result is dropped.
-    #[inline(always)]
     unsafe fn search_into<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
         &'a self,
         reader: &'a Reader,
@@ -571,37 +642,15 @@ impl<K, V, S> Inner<K, V, S> {
         hash: u64,
         key: &Q,
     ) -> Option<R> {
-        let record = reader.record();
-        let [current, _, next] = record.exclusive_hazards();
-        // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq`
-        // within another lookup, or the last user was forgotten. Relaxed: the owner reads its own stores.
-        if !current.load(Ordering::Relaxed).is_null() {
+        let Some(slots) = self.free_slots(reader) else {
             return self.search_in_further_arrays(reader, entry, hash, key);
-        }
+        };
         let lent = Lent(entry());
+        let slots = slots(lent.0);
         // After `entry`, which may allocate: the allocator may have taken the reader away.
-        reader.vouch();
-        let _pinned = ClearLater(current);
-        let protocol = &self.core().protocol;
-        let slots = Slots { entry: lent.0, current, next, fence: reader.fence(), record, protocol };
-        let array = if busted::is(Variant::ArrayNotPinned) {
-            // SAFETY: every array stays as long as the table. Its buckets may go, which is the defect of this broken variant.
-            unsafe { &*self.current.load(Ordering::Acquire) }
-        } else {
-            slots.pin_current(self)
-        };
-        let bucket = array.view().bucket(hash);
-        let hit = bucket.matching(tag_of(hash)).next();
-        // SAFETY: the slots were free, and belong to this call until it returns; `entry` by the caller's promise. The reader has vouched,
-        // and the array is pinned.
-        let located = hit.and_then(|slot| unsafe { protect_in_slot(self.lens(), bucket, slot, key, slots) });
-        let found = match located {
-            // The array is not pinned for longer.
-            Some(located) => Some(Located { found: None, ..located }.into()),
-            None if hit.is_none() && bucket.link() == END => None,
-            // SAFETY: as above.
-            None => unsafe { self.search_on_unbound(reader, lent.0, array, hash, key) },
-        };
+        slots.vouch();
+        let _pinned = ClearLater(slots.current);
+        let found = self.search_from(slots, slots.pin_for_now(self), hash, key);
         if found.is_some() {
             mem::forget(lent);
         }
@@ -657,30 +706,6 @@ impl<K, V, S> Inner<K, V, S> {
             mem::forget(entry);
         }
         found
-    }
-
-    /// The rest of [`search_into`](Inner::search_into), if neither the first entry with the tag nor an empty chain settles it: as for
-    /// [`search`], a loop of lookups is short without it. The arguments fit into registers, as the result of most callers does.
-    ///
-    /// # Safety
-    /// `entry` is as `search_into` demands. The exclusive slots of the reader belong to the caller, who has pinned the array in the first of
-    /// them.
-    #[cold]
-    #[inline(never)]
-    unsafe fn search_on_unbound<'a, Q: Equivalent<K> + ?Sized, R: From<Located<'a, K, V>>>(
-        &'a self,
-        reader: &'a Reader,
-        entry: Slot<'a>,
-        array: &'a Array,
-        hash: u64,
-        key: &Q,
-    ) -> Option<R> {
-        let slots = Slots::of(reader.record(), reader.fence(), &self.core().protocol);
-        // `Eq` may have taken the reader away.
-        if !busted::is(Variant::VouchedOnce) {
-            slots.vouch();
-        }
-        self.search_from(Slots { entry, ..slots }, array, hash, key)
     }
 
     /// Looks a key up in an array that is pinned, or in a later one. The slot of the entry belongs to the result, if there is one.

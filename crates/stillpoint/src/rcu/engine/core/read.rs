@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use super::record::{
-    clear_hazard, is_here, is_open, set_hazard, Hazard, ReaderKind, Record, Slot, AWAY, IDLE,
+    clear_hazard, is_here, is_open, set_hazard, vouches_for, Hazard, ReaderKind, Record, Slot, AWAY, IDLE,
 };
 use super::registry::Claim;
 use super::Protocol;
@@ -199,7 +199,7 @@ impl Protocol {
     pub(crate) fn vouch(&self, record: &Record) {
         let token = self.token.load(orders::vouch_token());
         let word = record.state();
-        if word != token | IDLE {
+        if !vouches_for(word, token) {
             rare();
             if is_here(word) {
                 record.publish(token | IDLE, orders::vouch());
@@ -207,6 +207,14 @@ impl Protocol {
                 self.vouch_from(record, word);
             }
         }
+    }
+
+    /// Whether [`vouch`](Protocol::vouch) would change nothing.
+    #[inline(always)]
+    pub(crate) fn has_vouched(&self, record: &Record) -> bool {
+        let token = self.token.load(orders::vouch_token());
+        let word = record.state();
+        vouches_for(word, token) || (is_open(word) && !busted::is(Variant::VouchInRegion))
     }
 
     #[cold]
