@@ -144,15 +144,30 @@ static void pool_free(struct rte_mempool *mp)
     mp->pool_data = NULL;
 }
 
+/* The bytes of a bucket in a run of pages that is shorter than the usual ones. */
+static size_t smallest_bucket(const struct data *data)
+{
+    size_t bytes = data->bucket_bytes;
+
+    while (bytes / 2 >= data->stride)
+        bytes /= 2;
+    return bytes;
+}
+
 static ssize_t pool_calc_mem_size(const struct rte_mempool *mp, uint32_t objects, uint32_t pg_shift, size_t *min_chunk_size,
                                   size_t *align)
 {
     const struct data *data = mp->pool_data;
 
-    (void)pg_shift; /* A chunk may be any part of a run of pages. */
+    size_t page = pg_shift == 0 ? 0 : (size_t)1 << pg_shift, bytes = smallest_bucket(data), per_page = page / bytes * (bytes / data->stride);
+
     /* Buckets at such addresses divide huge pages without a rest. */
     *min_chunk_size = *align = data->bucket_bytes;
-    return (ssize_t)((objects + (size_t)data->per_bucket - 1) / data->per_bucket * data->bucket_bytes);
+    if (per_page == 0 || page >= data->bucket_bytes)
+        return (ssize_t)((objects + (size_t)data->per_bucket - 1) / data->per_bucket * data->bucket_bytes);
+    /* No two pages need be neighbours: then each has buckets of its own, the smallest ones. */
+    *min_chunk_size = bytes;
+    return (ssize_t)((objects + per_page - 1) / per_page * page);
 }
 
 /* The address of object `i` of a bucket, after its header. */
@@ -216,8 +231,7 @@ static int pool_populate(struct rte_mempool *mp, unsigned max_objs, void *vaddr,
         free_chunks(data);
     /* Runs that are shorter than a bucket have the smallest ones, so that runs of different lengths make one chunk; no contiguous blocks. */
     if (len < bucket_bytes)
-        while (bucket_bytes / 2 >= data->stride)
-            bucket_bytes /= 2;
+        bucket_bytes = smallest_bucket(data);
     if (len < bucket_bytes || max_objs == 0)
         return 0;
     per_bucket = (uint32_t)(bucket_bytes / data->stride);

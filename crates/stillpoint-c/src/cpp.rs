@@ -21,6 +21,7 @@ use crate::handle::{self, Parts};
 use crate::own::{self, own, Own};
 use crate::reader::{enter, STILL_ATTENTION_, STILL_HAZARD_, STILL_IDLE_, STILL_STATE_};
 use crate::report::report;
+use crate::rte::Number;
 use crate::start::at_ease;
 use crate::thread::Blocked;
 
@@ -471,6 +472,7 @@ unsafe extern "C" fn after_in_parent() {
 }
 
 unsafe extern "C" fn after_in_child() {
+    Number::reset_after_fork(own::find().map(|own| &own.lcore));
     for found in domains().into_iter().flatten() {
         // SAFETY: this is the only thread. `rcu.hpp` and `hazard_pointer.hpp` state what the child may no longer use.
         unsafe { found.domain.reset_after_fork() };

@@ -13,7 +13,7 @@ use crate::border::call;
 use crate::cpp::{still_rcu_thread_, Forking};
 use crate::reason::Last;
 use crate::reserve::Notes;
-use crate::rte::{Call, Number};
+use crate::rte::{Call, Number, Reclaim};
 use crate::spares::Spares;
 use crate::thread_end::Handles;
 use crate::urcu::{self, still_urcu_reader_};
@@ -51,8 +51,8 @@ pub(crate) struct Own {
     pub(crate) lcore: Number,
     /// The thread's id; 0 if it has not been asked for.
     pub(crate) tid: Cell<u32>,
-    /// The address of the defer queue that the thread is reclaiming. It is only compared, never followed.
-    pub(crate) reclaiming: Cell<*const c_void>,
+    /// The innermost call that reclaims elements of a defer queue.
+    pub(crate) reclaiming: Cell<*const Reclaim>,
     /// The innermost call of the thread that manages timers, of any instance.
     pub(crate) managing: Cell<*const Call>,
     /// The manager of the thread's timers, to `htimer`; null if there is none.

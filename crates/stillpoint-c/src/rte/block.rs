@@ -27,6 +27,14 @@ impl Number {
         self.set(ANY);
     }
 
+    /// In a child of `fork`, on its only thread: the other threads' lcores are free.
+    pub(crate) fn reset_after_fork(own: Option<&Self>) {
+        for (at, word) in TAKEN.iter().enumerate() {
+            let lcore = own.map_or(ANY, |own| own.0.get()) as usize;
+            word.store(if lcore / 64 == at { 1 << (lcore % 64) } else { 0 }, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn set(&self, lcore: u32) {
         for (lcore, taken) in [(self.0.replace(lcore), false), (lcore, true)] {
             let Some(word) = TAKEN.get(lcore as usize / 64) else { continue };
@@ -37,6 +45,14 @@ impl Number {
             };
         }
     }
+}
+
+/// A call that reclaims the elements of a defer queue.
+pub(crate) struct Reclaim {
+    /// The queue's address, which is only compared.
+    pub(super) queue: *const c_void,
+    /// The call in whose free function this one is nested.
+    pub(super) outer: *const Reclaim,
 }
 
 /// A call that manages a list, and the timer whose function it is calling.

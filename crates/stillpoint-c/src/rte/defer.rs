@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::answered;
+use super::block::Reclaim;
 use super::qsbr::{rte_rcu_qsbr, Variable};
 use crate::border::{Refusal, Uncancelled};
 use crate::own::{self, own};
@@ -118,10 +119,7 @@ impl Queue {
         // The element is unlinked already, so a token that is started now covers the unlink, and need not wait for the reclaim below.
         let token = self.variable.start();
         let mut words = self.lock();
-        // If the program's free function enqueues here, a reclaim of this queue is running already.
-        if words.len() > self.trigger
-            && own::find().is_none_or(|own| own.reclaiming.get() != ptr::from_ref(self).cast())
-        {
+        if words.len() > self.trigger && !self.is_reclaimed_here() {
             drop(words);
             self.reclaim(self.most);
             words = self.lock();
@@ -146,6 +144,19 @@ impl Queue {
             words.push_back(word);
         }
         Ok(())
+    }
+
+    /// Whether a free function of this queue has called the caller, perhaps by way of another queue's.
+    fn is_reclaimed_here(&self) -> bool {
+        let mut call = own::find().map_or(ptr::null(), |own| own.reclaiming.get());
+        // SAFETY: only the thread of a call reaches the call, and only until the call ends.
+        while let Some(Reclaim { queue, outer }) = unsafe { call.as_ref() } {
+            if *queue == ptr::from_ref(self).cast() {
+                return true;
+            }
+            call = *outer;
+        }
+        false
     }
 
     /// Removes the first element if its grace period is over, and copies it.
@@ -177,14 +188,21 @@ impl Queue {
         };
         let mut freed = 0;
         let own = own();
-        let outer = own.reclaiming.replace(ptr::from_ref(self).cast());
+        let call = Reclaim { queue: ptr::from_ref(self).cast(), outer: own.reclaiming.get() };
+        own.reclaiming.set(&call);
         while freed < most && self.take(copy) {
             // SAFETY: the program's function is called with its context and a copy of the element, and no lock is held.
             unsafe { (self.free)(self.context, copy.as_mut_ptr().cast(), 1) };
             freed += 1;
         }
-        own.reclaiming.set(outer);
         freed
+    }
+}
+
+/// Also if the program's function unwinds.
+impl Drop for Reclaim {
+    fn drop(&mut self) {
+        own().reclaiming.set(self.outer);
     }
 }
 

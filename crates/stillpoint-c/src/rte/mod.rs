@@ -17,7 +17,7 @@ pub use lcore::*;
 pub use qsbr::*;
 pub use timer::*;
 
-pub(crate) use block::{Call, Number};
+pub(crate) use block::{Call, Number, Reclaim};
 
 /// What a function of DPDK returns when it fails.
 trait Failure {

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::fmt::{self, Display};
-use std::mem::offset_of;
-use std::ops::ControlFlow;
+use std::mem::{self, offset_of};
+use std::ops::{ControlFlow, Deref};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -300,9 +300,48 @@ impl Call {
 
 /// An instance: the lists of all lcores.
 struct Data {
+    /// How many calls walk the lists, and [`FREED`].
+    walks: AtomicU32,
     /// A number that no other instance has or had. Its lowest bits are the place in [`DATA`].
     number: u64,
     lcores: Box<[Lcore]>,
+}
+
+/// In `walks`: a function that one of the walks has called has freed the instance. The last walk frees its memory.
+const FREED: u32 = 1 << 31;
+
+/// A call that walks lists of an instance, and calls functions of the program: the instance's memory stays until this is dropped.
+struct Walk(NonNull<Data>);
+
+impl Walk {
+    /// # Safety
+    /// The instance is not freed meanwhile.
+    unsafe fn begin(id: u32) -> Result<Self, Refusal> {
+        // SAFETY: the instance is not freed meanwhile, by the caller's promise.
+        let data = unsafe { data(id) }?;
+        // Relaxed: whoever frees the instance comes later on this thread, or is synchronized with it by the program.
+        data.walks.fetch_add(1, Ordering::Relaxed);
+        Ok(Self(NonNull::from(data)))
+    }
+}
+
+impl Deref for Walk {
+    type Target = Data;
+
+    fn deref(&self) -> &Data {
+        // SAFETY: the walk is counted, so the memory stays.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        // AcqRel: the last of the walks, which frees the memory, comes after all uses of the others.
+        if self.walks.fetch_sub(1, Ordering::AcqRel) == FREED | 1 {
+            // SAFETY: the address came from a box. The instance is freed, and this was the last walk.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+    }
 }
 
 const INSTANCES: usize = 64;
@@ -347,7 +386,7 @@ impl Data {
             for lcore in 0..lcores {
                 own.push(Lcore::try_new(lcore)?);
             }
-            Ok(Box::new(Self { number, lcores: own.into() }))
+            Ok(Box::new(Self { walks: AtomicU32::new(0), number, lcores: own.into() }))
         })
     }
 
@@ -364,14 +403,17 @@ impl Data {
     }
 
     /// # Safety
-    /// The instance is not used any more.
+    /// The instance is not used any more, except by walks that have called the caller.
     unsafe fn free(place: &AtomicPtr<Data>) -> bool {
         let raw = place.swap(ptr::null_mut(), Ordering::Acquire);
         if raw.is_null() {
             return false;
         }
-        // SAFETY: `raw` came from a box, and the instance is not used any more.
-        drop(unsafe { Box::from_raw(raw) });
+        // AcqRel: as in the drop of a walk. SAFETY: the memory stays until the walks have ended.
+        if unsafe { &*raw }.walks.fetch_or(FREED, Ordering::AcqRel) == 0 {
+            // SAFETY: `raw` came from a box, and the instance is not used any more.
+            drop(unsafe { Box::from_raw(raw) });
+        }
         true
     }
 
@@ -641,7 +683,7 @@ pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u6
         }
     }
     // SAFETY: the caller does not free the instance meanwhile.
-    call(|| manage(unsafe { data(id) }?).map(|()| 0))
+    call(|| manage(&*unsafe { Walk::begin(id) }?).map(|()| 0))
 }
 
 #[no_mangle]
@@ -654,8 +696,8 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
     function: rte_timer_alt_manage_cb_t,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller does not free the instance meanwhile.
-        let data = unsafe { data(id) }?;
+        // SAFETY: nobody but the function frees the instance meanwhile.
+        let data = unsafe { Walk::begin(id) }?;
         let function = function.ok_or_else(|| Refusal::invalid(c"NULL was passed for a function"))?;
         count(&data.lcore(lcore)?.manages);
         // SAFETY: the caller passes the address of `count_of_lists` numbers, or NULL.
@@ -698,16 +740,17 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
     argument: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller does not free the instance meanwhile.
-        let data = unsafe { data(id) }?;
+        // SAFETY: nobody but the function frees the instance meanwhile.
+        let data = unsafe { Walk::begin(id) }?;
         // SAFETY: the caller passes the address of `nb_walk_lcores` numbers, or NULL.
         for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) } {
             let lcore = data.lcore(number)?;
-            // The count leaves out timers that the function adds.
-            let count = lcore.list.lock().wheel.len();
-            for _ in 0..count {
+            // So timers that the function adds are not stopped.
+            lcore.list.lock().wheel.set_aside();
+            let rest = BackInPlace(&lcore.list);
+            loop {
                 let mut list = lcore.list.lock();
-                let Some(node) = list.wheel.take_any() else { break };
+                let Some(node) = list.wheel.take_aside() else { break };
                 let timer = Handle::of(node);
                 // If this fails, the thread that set CONFIG continues with the timer, as in `pop`.
                 // SAFETY: a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
@@ -723,9 +766,21 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
                     }
                 }
             }
+            mem::forget(rest);
         }
         Ok(0)
     })
+}
+
+/// Dropped when the program's function unwinds: the timers that are still aside expire again.
+struct BackInPlace<'l>(&'l TryLock<List>);
+
+impl Drop for BackInPlace<'_> {
+    fn drop(&mut self) {
+        let mut list = self.0.lock();
+        let now = list.wheel.now();
+        list.wheel.set_time(now);
+    }
 }
 
 impl Display for Data {

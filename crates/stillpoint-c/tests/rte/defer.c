@@ -126,6 +126,43 @@ static void triggered(void)
     CHECK(rte_rcu_qsbr_dq_enqueue(NULL, &parameters) == 1 && rte_errno == EINVAL);
 }
 
+/* Two queues whose functions enqueue in each other: each is reclaimed within the other's function at most once. */
+static struct rte_rcu_qsbr_dq *pair[2];
+static int depth, deepest, is_last;
+
+static void pass_on(void *p, void *e, unsigned int n)
+{
+    CHECK(n == 1);
+    if (is_last)
+        return;
+    depth++;
+    deepest = depth > deepest ? depth : deepest;
+    CHECK(rte_rcu_qsbr_dq_enqueue(*(struct rte_rcu_qsbr_dq **)p, e) == 0);
+    depth--;
+}
+
+static void mutual(void)
+{
+    struct rte_rcu_qsbr_dq_parameters parameters = usual(1000);
+    parameters.max_reclaim_size = 1;
+    parameters.free_fn = pass_on;
+    struct element element = { { 0, 0, 0 } };
+    for (int at = 0; at < 2; at++) {
+        parameters.trigger_reclaim_limit = 0;
+        parameters.p = &pair[1 - at];
+        pair[at] = rte_rcu_qsbr_dq_create(&parameters);
+        CHECK(pair[at] != NULL);
+    }
+    for (int number = 0; number < 1001; number++)
+        CHECK(rte_rcu_qsbr_dq_enqueue(pair[number % 2], &element) == 0);
+    rte_rcu_qsbr_quiescent(v, 0);
+    CHECK(rte_rcu_qsbr_dq_enqueue(pair[1], &element) == 0 && rte_rcu_qsbr_dq_enqueue(pair[0], &element) == 0);
+    CHECK(deepest >= 1 && deepest <= 2);
+    is_last = 1;
+    rte_rcu_qsbr_quiescent(v, 0);
+    CHECK(rte_rcu_qsbr_dq_delete(pair[0]) == 0 && rte_rcu_qsbr_dq_delete(pair[1]) == 0);
+}
+
 /* The copies of elements of every length are equal to the elements. */
 static uint8_t expected;
 static uint32_t length;
@@ -249,6 +286,7 @@ int main(void)
     room(7, 7);
     room(8, 15);
     triggered();
+    mutual();
     lengths();
     threads();
     free(memory);

@@ -3,6 +3,8 @@
 #include <rte_timer.h>
 
 #include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -371,6 +373,49 @@ static void stop_it_again(struct rte_timer *timer, void *argument)
     seen++;
 }
 
+static void arm_earlier(struct rte_timer *timer, void *argument)
+{
+    CHECK(rte_timer_alt_reset(*(uint32_t *)argument, timer, 1000, SINGLE, 0, NULL, NULL) == 0);
+    seen++;
+}
+
+static uint32_t freed_inside;
+
+static void free_the_instance(struct rte_timer *timer)
+{
+    CHECK(timer->status.state == RTE_TIMER_RUNNING);
+    if (seen++ == 0)
+        CHECK(rte_timer_data_dealloc(freed_inside) == 0);
+}
+
+static void free_the_instance_of(struct rte_timer *timer, void *unused)
+{
+    (void)unused;
+    CHECK(timer->status.state == RTE_TIMER_STOP);
+    if (seen++ == 0)
+        CHECK(rte_timer_data_dealloc(freed_inside) == 0);
+}
+
+/* The function that a call calls may free the instance. */
+static void freed_by_a_callback(void)
+{
+    struct rte_timer once = RTE_TIMER_INITIALIZER, beat = RTE_TIMER_INITIALIZER;
+    for (int way = 0; way < 2; way++) {
+        seen = 0;
+        CHECK(rte_timer_data_alloc(&freed_inside) == 0);
+        CHECK(rte_timer_alt_reset(freed_inside, &once, way ? FAR : 0, SINGLE, 0, NULL, NULL) == 0);
+        CHECK(rte_timer_alt_reset(freed_inside, &beat, way ? FAR : 1, PERIODICAL, 0, NULL, NULL) == 0);
+        UNTIL(way || rte_get_timer_cycles() > beat.expire);
+        unsigned int list = 0;
+        if (way)
+            CHECK(rte_timer_stop_all(freed_inside, &list, 1, free_the_instance_of, NULL) == 0);
+        else
+            CHECK(rte_timer_alt_manage(freed_inside, &list, 1, free_the_instance) == 0);
+        CHECK(seen == 2 && rte_timer_alt_manage(freed_inside, &list, 1, free_the_instance) == -EINVAL);
+        rte_timer_init(&beat);
+    }
+}
+
 static void beats(struct rte_timer *timer)
 {
     CHECK(timer->status.state == RTE_TIMER_RUNNING);
@@ -439,6 +484,14 @@ static void several_instances(void)
         CHECK(rte_timer_alt_reset(id, &neighbours[at], FAR, SINGLE, 0, NULL, NULL) == 0);
     CHECK(rte_timer_stop_all(id, &lists[1], 1, stop_it_again, &id) == 0 && seen == 4);
     CHECK(rte_timer_pending(&neighbours[0]) == 1 && rte_timer_stop_all(id, &lists[1], 1, NULL, NULL) == 0 && rte_timer_pending(&neighbours[0]) == 0);
+
+    /* Also if its function makes them due before others. */
+    seen = 0;
+    CHECK(rte_timer_alt_reset(id, &neighbours[1], FAR / 2, SINGLE, 0, NULL, NULL) == 0);
+    CHECK(rte_timer_alt_reset(id, &neighbours[3], FAR, SINGLE, 0, NULL, NULL) == 0);
+    CHECK(rte_timer_stop_all(id, &lists[1], 1, arm_earlier, &id) == 0 && seen == 2);
+    CHECK(neighbours[3].expire < rte_get_timer_cycles() + FAR / 2 && rte_timer_pending(&neighbours[1]) == 1);
+    CHECK(rte_timer_stop_all(id, &lists[1], 1, NULL, NULL) == 0 && rte_timer_pending(&neighbours[3]) == 0);
 
     /* The instance was freed, and another instance has its id. The timer is in no list. */
     CHECK(rte_timer_alt_reset(id, &wanderer, FAR, SINGLE, 0, NULL, NULL) == 0 && rte_timer_data_dealloc(id) == 0);
@@ -523,6 +576,12 @@ static void in_turn(void)
     struct rte_timer timer = RTE_TIMER_INITIALIZER;
     pthread_t thread = started(take_a_number, NULL);
     UNTIL(LOAD(taken));
+    /* A child has the lcore of its thread only. */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(still_rte_lcore_next(0) == 0 ? 0 : 1);
+    int status = 1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
     CHECK(rte_timer_reset(&timer, FAR, SINGLE, LCORE_ID_ANY, count, NULL) == 0 && timer.status.owner == 9);
     CHECK(rte_timer_reset(&timer, FAR, SINGLE, LCORE_ID_ANY, count, NULL) == 0 && timer.status.owner == 0);
     CHECK(rte_timer_reset(&timer, FAR, SINGLE, LCORE_ID_ANY, count, NULL) == 0 && timer.status.owner == 9);
@@ -630,6 +689,7 @@ int main(void)
     elsewhere();
     threads_that_are_none();
     instances();
+    freed_by_a_callback();
     several_instances();
     statistics();
 #ifndef STILL_RTE_DPDK

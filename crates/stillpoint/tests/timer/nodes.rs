@@ -118,6 +118,12 @@ fn a_wheel_over_nodes_does_what_the_other_one_does() {
                 }
                 _ if number % 50 == 0 => {
                     let then = now.saturating_sub(draw(&mut random) % 1_000);
+                    // What is aside does not expire, and is filed again.
+                    if number % 100 == 0 {
+                        twins.nodes.set_aside();
+                        twins.nodes.advance(now.saturating_add(2_000));
+                        assert_eq!(twins.nodes.pop(), None);
+                    }
                     twins.nodes.set_time(then);
                     twins.values.set_time(then);
                 }
@@ -126,7 +132,8 @@ fn a_wheel_over_nodes_does_what_the_other_one_does() {
             twins.look();
         }
         let mut left = 0;
-        while let Some(node) = twins.nodes.take_any() {
+        twins.nodes.set_aside();
+        while let Some(node) = if left % 2 == 0 { twins.nodes.take_aside() } else { twins.nodes.take_any() } {
             assert!(twins.sessions.contains_key(&free(session(node))));
             left += 1;
         }

@@ -77,17 +77,22 @@ impl<S: Store> Core<S> {
     /// Sets the time, and files all timers anew.
     pub(super) fn set_time(&mut self, now: u64) {
         self.now = now;
-        for row in bits(self.store.lists().rows()) {
-            let lists = bits(self.store.lists().occupied(row)).map(|slot| row * SLOTS + slot);
-            for list in lists.filter(|list| *list != SIFTED) {
-                self.store.lists_mut().splice(list, SIFTED);
-            }
-        }
+        self.splice_all(SIFTED);
         while let Some(name) = self.store.lists_mut().pop(SIFTED) {
             let (deadline, flags) = self.store.when(name);
             self.file(name, deadline, flags, LATE);
         }
         self.look_ahead();
+    }
+
+    /// Moves all timers to this list.
+    pub(super) fn splice_all(&mut self, to: u32) {
+        for row in bits(self.store.lists().rows()) {
+            let lists = bits(self.store.lists().occupied(row)).map(|slot| row * SLOTS + slot);
+            for list in lists.filter(|list| *list != to) {
+                self.store.lists_mut().splice(list, to);
+            }
+        }
     }
 
     /// The list for a deadline. If the deadline is not in the future, that is `late`.

@@ -25,8 +25,10 @@ pub(super) const READY: u32 = LIST_ROW * SLOTS;
 pub(super) const LATE: u32 = READY + 1;
 /// The list of timers whose places are being computed anew. Used only within a call.
 pub(super) const SIFTED: u32 = READY + 2;
+/// The list of timers that are set aside: no step of time touches them.
+pub(super) const ASIDE: u32 = READY + 3;
 /// For each exact level except the lowest, the list of timers that were not moved before their slot began.
-const OVERDUE: u32 = READY + 3;
+const OVERDUE: u32 = READY + 4;
 
 /// Number of list heads. They have the first indices.
 pub(super) const SENTINELS: u32 = ROWS as u32 * SLOTS;

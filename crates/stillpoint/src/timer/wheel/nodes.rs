@@ -14,7 +14,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
 
 use super::engine::{Core, Store};
-use super::level::{LATE, READY, SENTINELS};
+use super::level::{ASIDE, LATE, READY, SENTINELS};
 use super::lists::{touch, Link, Links, Lists};
 use super::moves::MOVES;
 use super::{Schedule, WheelStats};
@@ -240,7 +240,8 @@ fn name(node: NonNull<Node>) -> *mut NodeLink {
 ///
 /// | operation | complexity |
 /// |---|---|
-/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset), [`take_any`](Self::take_any) | constant |
+/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset), [`take_any`](Self::take_any), [`take_aside`](Self::take_aside) | constant |
+/// | [`set_aside`](Self::set_aside) | proportional to the occupied slots, 2,112 at most |
 /// | [`advance`](Self::advance) | proportional to the occupied slots that were reached, 2,112 at most; moves at most 64 nodes for each level in use |
 /// | [`pop`](Self::pop) | constant when a node is ready; otherwise moves at most 64 nodes for each level in use |
 ///
@@ -461,6 +462,34 @@ impl NodeWheel {
     pub fn take_any(&mut self) -> Option<NonNull<Node>> {
         let list = self.core.store.lists.any()?;
         let found = self.core.store.lists.pop(list)?;
+        Some(self.release(found))
+    }
+
+    /// Sets all nodes aside for [`take_aside`](Self::take_aside), to take these out one by one while others are added: they do not expire
+    /// until [`set_time`](Self::set_time) files them again. Otherwise they are as before: cancelled, reset, and counted.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use stillpoint::timer::{Node, NodeWheel, Schedule};
+    ///
+    /// let mut wheel = NodeWheel::new(0);
+    /// let [first, later] = [(); 2].map(|()| NonNull::from(Box::leak(Box::new(Node::new()))));
+    /// // SAFETY: the nodes stay there, and nothing else uses them.
+    /// unsafe { wheel.add(first, Schedule::at(9)) };
+    /// wheel.set_aside();
+    /// // SAFETY: as above.
+    /// unsafe { wheel.add(later, Schedule::at(5)) };
+    /// assert_eq!((wheel.take_aside(), wheel.take_aside()), (Some(first), None));
+    /// assert_eq!(wheel.take_any(), Some(later));
+    /// # [first, later].map(|node| drop(unsafe { Box::from_raw(node.as_ptr()) }));
+    /// ```
+    pub fn set_aside(&mut self) {
+        self.core.splice_all(ASIDE);
+    }
+
+    /// Takes one of the nodes out that were [set aside](Self::set_aside).
+    pub fn take_aside(&mut self) -> Option<NonNull<Node>> {
+        let found = self.core.store.lists.pop(ASIDE)?;
         Some(self.release(found))
     }
 
