@@ -69,7 +69,16 @@ impl Cells {
     /// Puts a closure into a free cell, which [`take`] gives up.
     pub(crate) fn put<F>(&self, function: F) -> Place {
         assert!(Self::fits::<F>(), "the closure is too large for a cell");
-        let block = self.block.get().unwrap_or_else(Block::new);
+        if self.block.get().is_none() {
+            let made = Block::new();
+            match self.block.get() {
+                None => self.block.set(Some(made)),
+                // The allocator has put closures into cells itself.
+                // SAFETY: this call owns all cells of the block that it has made.
+                Some(_) => unsafe { Block::give_up(made, CELLS) },
+            }
+        }
+        let block = self.block.get().expect("there is one now");
         let taken = self.taken.get();
         // SAFETY: the block is alive, since this cell was not given up. No other thread has the cell.
         let cell = unsafe { (&raw mut (*block.as_ptr()).cells[taken]).cast::<F>() };

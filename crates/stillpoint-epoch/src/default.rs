@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::ptr::{self, NonNull};
 
 use stillpoint::rcu::{BuildError, DomainBuilder};
+use stillpoint_sys::panics;
 use stillpoint_sys::sync::Lasting;
 
 use crate::collector::{builder, Collector};
@@ -22,20 +23,21 @@ thread_local! {
 }
 
 struct Owner {
-    _handle: LocalHandle,
+    handle: Option<LocalHandle>,
 }
 
 impl Owner {
     fn new(handle: LocalHandle) -> Self {
         LOCAL.set(handle.address().as_ptr());
-        Self { _handle: handle }
+        Self { handle: Some(handle) }
     }
 }
 
-/// Clears `LOCAL` before the handle is dropped.
+/// Clears `LOCAL` before the handle is dropped. What that hands on may call a hook, whose panic would end the process here.
 impl Drop for Owner {
     fn drop(&mut self) {
         LOCAL.set(ptr::null_mut());
+        panics::catch(|| drop(self.handle.take())).unwrap_or_else(panics::discard);
     }
 }
 

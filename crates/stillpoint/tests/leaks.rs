@@ -14,10 +14,10 @@ mod forked;
 use std::cell::RefCell;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 
-use stillpoint::rcu::{self, Boost, Domain, Reader};
+use stillpoint::rcu::{self, Boost, Domain, RcuCell, Reader};
 use stillpoint::table::Table;
 use stillpoint::timer::shared::{Outcome, TimerService};
 use stillpoint::timer::Limit;
@@ -153,6 +153,27 @@ fn an_allocator_that_reads_leaves_no_reader_behind() {
             allocated::set_hook(None);
         });
         assert_eq!(rcu::default_domain().stats().readers, 0);
+    });
+}
+
+/// The same for an allocator that writes, in the middle of the thread's first write.
+#[test]
+fn an_allocator_that_writes_in_the_first_write_of_a_thread() {
+    in_child("an_allocator_that_writes_in_the_first_write_of_a_thread", || {
+        static CELL: OnceLock<[RcuCell<u64>; 2]> = OnceLock::new();
+        let [own, _] = CELL.get_or_init(|| [RcuCell::new(0), RcuCell::new(0)]);
+        for round in 1..4 {
+            std::thread::spawn(move || {
+                drop(rcu::pin());
+                allocated::set_hook(Some(|| CELL.get().expect("it is there")[1].set(1)));
+                own.set(round);
+                allocated::set_hook(None);
+            })
+            .join()
+            .expect("the first write is whole");
+        }
+        rcu::barrier().expect("nobody reads");
+        assert_eq!((own.get().as_deref(), rcu::default_domain().stats().pending), (Some(&3), 0));
     });
 }
 

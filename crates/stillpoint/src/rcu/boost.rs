@@ -32,7 +32,9 @@ use stillpoint_sys::linux::sched::{self, Way};
 /// Threads and programs that a thread starts inside a section inherit the thread's scheduling at that moment. If the thread was
 /// moved, they are confined to one CPU. If it was raised, they are ordinary, because a raised thread has the flag
 /// `SCHED_RESET_ON_FORK` (and keeps it after the boost if it lacks the capability `CAP_SYS_NICE`). Start threads and programs
-/// outside sections: drop the guard, or go offline. After a boost, a thread's CPU mask is the one it had, set explicitly.
+/// outside sections: drop the guard, or go offline. A booster that is late may still boost the thread for a moment after that, until it has
+/// seen that the section is over. What must never inherit a boost is started by a thread that has no readers in domains that boost. After a
+/// boost, a thread's CPU mask is the one it had, set explicitly.
 ///
 #[cfg_attr(all(feature = "boost", target_os = "linux"), doc = "```")]
 #[cfg_attr(not(all(feature = "boost", target_os = "linux")), doc = "```compile_fail")]

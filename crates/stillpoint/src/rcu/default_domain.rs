@@ -313,6 +313,15 @@ impl Local {
         self.lender.get().expect("it was set just now")
     }
 
+    #[cold]
+    fn begin_shelf(&self, core: &Core) -> &RefCell<OwnShelf> {
+        if let Err(shelf) = self.shelf.set(RefCell::new(OwnShelf::new(core))) {
+            // The allocator was called, and has retired an object itself.
+            shelf.into_inner().end(core);
+        }
+        self.shelf.get().expect("it was set just now")
+    }
+
     /// Ends what the thread has besides its reader.
     fn give_up(&self) {
         if let Some(claim) = self.lender.get() {
@@ -383,7 +392,7 @@ fn reject(domain: &WeakDomain) -> ! {
 /// With the panic of a destructor; the object has been taken in then.
 pub(super) fn retire<T: Send + Sync + 'static>(local: &'static Local, retired: Retired<T>) {
     let core = default_domain().core();
-    let shelf = local.shelf.get_or_init(|| RefCell::new(OwnShelf::new(core)));
+    let shelf = local.shelf.get().unwrap_or_else(|| local.begin_shelf(core));
     match shelf.try_borrow_mut() {
         Ok(mut shelf) => shelf.put(core, retired.into_parts().into_garbage()),
         // Called by a destructor that runs in `put`.

@@ -155,7 +155,7 @@ impl Core {
             Ok(Finding::NoNeed)
         };
         match finding {
-            Ok(Finding::Boost(before)) => {
+            Ok(Finding::Boost(before)) if state::reserve(boosting.most) => {
                 // SAFETY: the caller is `STARTING` for this boost state.
                 let (settled, refused) =
                     unsafe { boost_state.raise(before, given, || record.tell_boosted()) };

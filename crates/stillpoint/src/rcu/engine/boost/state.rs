@@ -88,6 +88,11 @@ pub(crate) fn under_way() -> u32 {
     UNDER_WAY.load(RELAXED)
 }
 
+/// Counts one more thread as raised or moved, unless `most` are: boosters that look at the same time cannot exceed that.
+pub(crate) fn reserve(most: u32) -> bool {
+    UNDER_WAY.fetch_update(RELAXED, RELAXED, |count| (count < most).then_some(count + 1)).is_ok()
+}
+
 /// Nanoseconds on the clock of all boost states.
 pub(crate) fn now() -> u64 {
     static START: Lasting<Instant> = Lasting::new();
@@ -170,7 +175,8 @@ impl BoostState {
         self.subject.with(subject).ok_or(())?.map_err(drop)
     }
 
-    /// Raises or moves the thread, on behalf of a section of the record that `boost` names. Before the system call, `tell` notifies
+    /// Raises or moves the thread, on behalf of a section of the record that `boost` names, in the place that the caller has
+    /// [reserved](reserve). Before the system call, `tell` notifies
     /// the reader.
     /// Returns whether the boost is under way, and whether the kernel refused.
     ///
@@ -184,7 +190,6 @@ impl BoostState {
         self.begun.store(boost.begun, RELAXED);
         self.until.store(boost.until, RELAXED);
         GIVEN.fetch_add(1, RELAXED);
-        UNDER_WAY.fetch_add(1, RELAXED);
         // Release: pairs with the acquire in `take_part`, whose caller uses what was written here.
         self.word.fetch_xor(STARTING | RAISING | ACTIVE, Ordering::Release);
         tell();

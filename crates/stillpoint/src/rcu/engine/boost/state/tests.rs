@@ -41,7 +41,7 @@ fn move_for(boost_state: &BoostState, record: usize, until: u64) -> u64 {
     let word = |first| (0..64).filter(|bit| cpus.is_set(first + bit)).map(|bit| 1 << bit).sum();
     let allowed = std::array::from_fn(|index| word(64 * index));
     let given = Given { record, booster: 5, begun: now(), until };
-    assert!(boost_state.start(now()));
+    assert!(boost_state.start(now()) && !reserve(under_way()) && reserve(u32::MAX));
     // SAFETY: this thread has started.
     let answer = unsafe { boost_state.raise(Before::Affinity { allowed, moved_to }, given, || ()) };
     assert_eq!(answer, (true, false));
