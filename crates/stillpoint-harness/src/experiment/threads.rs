@@ -1,7 +1,7 @@
 //! The threads of the experiments.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,25 +28,45 @@ pub fn as_writer<R: Send>(cpu: usize, work: impl FnOnce() -> Result<R, String> +
     })
 }
 
+/// Starts `count` threads, which call `work` with their numbers. If one of them cannot be started, none calls it: no thread waits at a
+/// barrier for one that never comes. Each thread that is joined has a result then.
+pub fn start_all<'scope, R: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    count: usize,
+    work: impl Fn(usize) -> R + Clone + Send + 'scope,
+) -> Result<Vec<thread::ScopedJoinHandle<'scope, Option<R>>>, String> {
+    let start = |number| {
+        let (begin, begins) = mpsc::channel();
+        let work = work.clone();
+        let run = move || begins.recv().ok().map(|()| work(number));
+        let thread = thread::Builder::new().spawn_scoped(scope, run);
+        thread.map(|thread| (thread, begin)).map_err(|error| format!("cannot start {count} threads: {error}"))
+    };
+    let started = (0..count).map(start).collect::<Result<Vec<_>, _>>()?;
+    let begun = started.into_iter().map(|(thread, begin)| {
+        // The thread waits for this.
+        let _ = begin.send(());
+        thread
+    });
+    Ok(begun.collect())
+}
+
 /// Calls `work` on a thread for each of `cpus` at the same time, with its number and a barrier of all of them.
 pub fn on_each<R: Send>(
     cpus: &[usize],
     work: impl Fn(usize, &Barrier) -> R + Sync,
 ) -> Result<Vec<R>, String> {
     let barrier = Barrier::new(cpus.len());
+    let on_its_cpu = |index: usize| {
+        // A thread that cannot be pinned still works: the others wait for it at the barrier.
+        let pinned = cpus::pin(cpus[index]);
+        let done = work(index, &barrier);
+        pinned.map(|()| done)
+    };
     thread::scope(|scope| {
-        let start = |(index, &cpu): (usize, &usize)| {
-            let (barrier, work) = (&barrier, &work);
-            scope.spawn(move || {
-                // A thread that cannot be pinned still works: the others wait for it at the barrier.
-                let pinned = cpus::pin(cpu);
-                let done = work(index, barrier);
-                pinned.map(|()| done)
-            })
-        };
-        let threads: Vec<_> = cpus.iter().enumerate().map(start).collect();
+        let threads = start_all(scope, cpus.len(), &on_its_cpu)?;
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))
+            thread.join().ok().flatten().unwrap_or_else(|| Err("a thread panicked".to_owned()))
         };
         threads.into_iter().map(join).collect()
     })

@@ -14,7 +14,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::CpuSet;
 
 use super::Accel;
-use crate::{interrupt, output};
+use crate::interrupt::{self, AtTheEnd};
+use crate::output;
 
 /// Memory of a usual guest in MiB: the program, and the arrays of the contenders.
 pub const MEMORY: usize = 512;
@@ -225,7 +226,7 @@ impl Guest<'_> {
 
     /// Starts QEMU; also returns its standard output and standard error.
     fn open(&self) -> Result<(Running, Collected, Collected), String> {
-        let mut qemu = Running(self.start()?);
+        let mut qemu = Running::from(self.start()?);
         let console = Collected::from(qemu.0.stdout.take());
         let complaints = Collected::from(qemu.0.stderr.take());
         Ok((qemu, console, complaints))
@@ -285,15 +286,30 @@ pub fn has_said(console: &[u8], said: &str) -> bool {
 }
 
 /// A process, which is killed together with its children when this value is dropped.
-struct Running(Child);
+///
+/// It has a process group of its own, so Ctrl-C does not reach it: a second Ctrl-C, which ends this program at once, kills it, too.
+struct Running(Child, Option<AtTheEnd>);
+
+impl From<Child> for Running {
+    fn from(qemu: Child) -> Self {
+        let group = Pid::from_child(&qemu);
+        Self(qemu, Some(interrupt::at_the_end(move || kill_group(group))))
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Kills the whole process group, since a script may have started QEMU. The id belongs to the group while a
-        // member lives, even if the script has ended. Without a member the call fails, which does no harm.
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        kill_group(Pid::from_child(&self.0));
+        // Before the process is waited for, after which its number may be another's.
+        self.1 = None;
         let _ = self.0.wait();
     }
+}
+
+/// Kills the whole process group, since a script may have started QEMU. The id belongs to the group while a member lives, even if the
+/// script has ended. Without a member the call fails, which does no harm.
+fn kill_group(group: Pid) {
+    let _ = kill_process_group(group, Signal::KILL);
 }
 
 /// The output of a pipe, collected by a thread, so that the other side never waits.

@@ -36,7 +36,7 @@ pub(super) fn insert(rows: &mut [Row]) {
     for row in rows {
         let partner = |wanted: &dyn Fn(&Row) -> bool| {
             let same = |other: &&Row| other.contender == row.contender && workload(other) == workload(row);
-            all.iter().filter(same).find(|other| wanted(other))
+            all.iter().filter(same).filter(|other| wanted(other)).max_by_key(|other| vcpus(other))
         };
         let mode = |row: &Row| row.params.get("mode").cloned();
         let baseline = partner(&|other| other.scenario == BASELINE && mode(other) == mode(row))
@@ -56,6 +56,11 @@ pub(super) fn insert(rows: &mut [Row]) {
             row.metrics.insert(name.to_owned(), number((ratio * 1e3).round() / 1e3));
         }
     }
+}
+
+/// The largest of several guests is compared with, not one with fewer readers.
+fn vcpus(row: &Row) -> Option<u64> {
+    row.params.get("vcpus")?.as_u64()
 }
 
 /// The load in the guest of a row.

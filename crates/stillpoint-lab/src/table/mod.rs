@@ -139,7 +139,7 @@ impl experiment::Plan for Plan {
         }
         if asked(service::SERVICE) {
             let round = args.length.slice(rounds, args.length.pick(ROUND / 2, ROUND, ROUND));
-            let work = service::settings(&args.threads, elements, round);
+            let work = service::settings(&args.threads, elements, round)?;
             let work = work.into_iter().map(single::Work::Service);
             singles.extend(work.map(|work| single::Setting { texts: true, work }));
         }

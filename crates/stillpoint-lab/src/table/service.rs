@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use stillpoint::rcu::{self, Domain};
+use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::contender;
-use stillpoint_harness::experiment::threads::Account;
+use stillpoint_harness::experiment::threads::{Account, start_all};
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::table::{Bound, Dash, Locked, Map, TableKey, TableValue};
 
@@ -46,10 +47,17 @@ pub(super) struct Setting {
 }
 
 /// The settings: of all mixes, of tables with at most `most` entries, and of these numbers of threads, if any were asked for.
-pub(super) fn settings(threads: &[usize], most: usize, round: Duration) -> Vec<Setting> {
+pub(super) fn settings(threads: &[usize], most: usize, round: Duration) -> Result<Vec<Setting>, Stop> {
     let threads = if threads.is_empty() { &[2, 16] } else { threads };
     let mut sizes = vec![FEW.min(most), MANY.min(most)];
     sizes.dedup();
+    // Each thread has keys of its own to remove.
+    if let Some(threads) = threads.iter().find(|&&threads| threads > sizes[0]) {
+        return Err(Stop::usage(format!(
+            "{threads} threads are more than the {} entries of the {SERVICE}'s smallest map: give --threads fewer",
+            sizes[0]
+        )));
+    }
     let mut settings = Vec::new();
     for (mix, writes) in MIXES {
         for &entries in &sizes {
@@ -57,7 +65,7 @@ pub(super) fn settings(threads: &[usize], most: usize, round: Duration) -> Vec<S
             settings.extend(threads.iter().map(setting));
         }
     }
-    settings
+    Ok(settings)
 }
 
 impl Setting {
@@ -116,24 +124,22 @@ where
     let (stop, barrier) = (AtomicBool::new(false), Barrier::new(setting.threads + 1));
     let (keys, stop, barrier) = (&keys, &stop, &barrier);
     thread::scope(|scope| {
-        let start = |thread| {
-            scope.spawn(move || {
-                let mut turns = Turns::new(barrier, stop);
-                let mut user = User::new(map, keys, thread, setting, seed);
-                turns.next();
-                let mut operations = 0;
-                // Nothing else is ordered by the flag.
-                while !stop.load(Ordering::Relaxed) {
-                    (0..BATCH).for_each(|_| user.operate());
-                    operations += BATCH;
-                }
-                // All threads wait until the domain was asked: a thread that ends may free what waits.
-                turns.next();
-                turns.next();
-                (operations, user.wrong)
-            })
+        let use_it = move |thread| {
+            let mut turns = Turns::new(barrier, stop);
+            let mut user = User::new(map, keys, thread, setting, seed);
+            turns.next();
+            let mut operations = 0;
+            // Nothing else is ordered by the flag.
+            while !stop.load(Ordering::Relaxed) {
+                (0..BATCH).for_each(|_| user.operate());
+                operations += BATCH;
+            }
+            // All threads wait until the domain was asked: a thread that ends may free what waits.
+            turns.next();
+            turns.next();
+            (operations, user.wrong)
         };
-        let threads: Vec<_> = (0..setting.threads).map(start).collect();
+        let threads = start_all(scope, setting.threads, use_it)?;
         let mut turns = Turns::new(barrier, stop);
         turns.next();
         let (begin, account) = (Instant::now(), Account::open(cpus, first));
@@ -148,7 +154,7 @@ where
         // All of them, since the scope itself panics over one that was not joined.
         let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         for end in ended {
-            let (done, of_thread) = end.map_err(|_| "a thread panicked")?;
+            let (done, of_thread) = end.ok().flatten().ok_or("a thread panicked")?;
             operations += done;
             wrong += of_thread;
         }
@@ -252,16 +258,19 @@ mod tests {
     use super::*;
 
     fn small(threads: usize) -> Setting {
-        settings(&[threads], 1_000, Duration::from_millis(20)).remove(0)
+        settings(&[threads], 1_000, Duration::from_millis(20)).expect("there are keys for all").remove(0)
     }
 
     #[test]
     fn there_are_eight_settings() {
-        let all: Vec<Setting> = settings(&[], usize::MAX, Duration::ZERO);
+        let of_all = |threads: &[usize], most| settings(threads, most, Duration::ZERO);
+        let all: Vec<Setting> = of_all(&[], usize::MAX).expect("there are keys for all");
         let of = |setting: &Setting| (setting.writes, setting.entries, setting.threads);
         assert_eq!(all.iter().map(of).collect::<HashSet<_>>().len(), 8);
         assert!(all.iter().any(|setting| of(setting) == (10, 100_000, 16)));
-        assert_eq!(settings(&[4], 512, Duration::ZERO).len(), 2, "one size, one number of threads");
+        assert!(of_all(&[4], 512).is_ok_and(|one| one.len() == 2), "one size, one number of threads");
+        let refused = of_all(&[4, 513], 512).expect_err("a thread has no key of its own").to_string();
+        assert!(refused.contains("513 threads") && refused.contains("give --threads fewer"), "{refused}");
     }
 
     #[test]

@@ -20,6 +20,8 @@ use super::{DROP_IN, HTIMER, Plan, SPAN, WHEEL};
 const TIMERS: usize = 10_000;
 /// The least delay, in cycles, of timers that must not fire.
 const FAR: u64 = 1 << 50;
+/// What a round adds to the time of the target's wheel: more than any delay, so that all timers fire.
+const ROUND: u64 = 2 * SPAN;
 /// Timers of a burst.
 const BURSTS: [usize; 2] = [1, 32];
 
@@ -87,7 +89,14 @@ fn between_wheels(plan: &Plan, cpus: [usize; 2], burst: usize) -> Rounds<Figures
     let (turn, remote) = (Barrier::new(2), service.remote());
     let source = || {
         let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
-        (0..=plan.rounds).map(|_| at_source(&mut mailbox, &timers, &deadlines, burst, &turn)).collect()
+        let mut deadlines = deadlines.clone();
+        let round = |_| {
+            let figures = at_source(&mut mailbox, &timers, &deadlines, burst, &turn);
+            // The target's time at the begin of the next round.
+            deadlines.iter_mut().for_each(|deadline| *deadline += ROUND);
+            figures
+        };
+        (0..=plan.rounds).map(round).collect()
     };
     let target = || (0..=plan.rounds).map(|_| at_target(&mut service, &deadlines, &turn)).collect();
     on_two_threads(cpus, source, target)
@@ -253,9 +262,9 @@ fn at_target(service: &mut TimerService<u64>, deadlines: &[u64], turn: &Barrier)
     // First adds the same number of timers as its own, to measure what the wheel itself costs. The source adds its
     // timers meanwhile.
     let now = service.now();
-    let (own, keys) = bracket.time(|| {
-        let keys = deadlines.iter().map(|deadline| service.add(now + deadline, 1));
-        keys.collect::<Result<Vec<_>, _>>().unwrap_or_default()
+    let mut keys = Vec::with_capacity(deadlines.len());
+    let (own, ()) = bracket.time(|| {
+        keys.extend(deadlines.iter().map_while(|deadline| service.add(now + deadline, 1).ok()));
     });
     keys.into_iter().for_each(|key| _ = service.cancel(key));
     turn.wait();
@@ -266,7 +275,7 @@ fn at_target(service: &mut TimerService<u64>, deadlines: &[u64], turn: &Barrier)
     turn.wait();
     turn.wait();
     let mut fired = 0;
-    let progress = service.run(service.now() + 2 * SPAN, Limit::NONE, |_, event| {
+    let progress = service.run(now + ROUND, Limit::NONE, |_, event| {
         fired += event.into_value().unwrap_or(0);
     });
     debug_assert!(progress.is_done());

@@ -34,7 +34,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::machine::Machine;
 use stillpoint_harness::output::json::{self, Place};
-use stillpoint_harness::results::Results;
+use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
 use self::contender::HYBRID;
@@ -110,6 +110,8 @@ fn parse_frequency(text: &str) -> Result<f64, String> {
 #[derive(Debug, Serialize)]
 struct Extra<'a> {
     simulated: &'a Simulated,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<String>,
 }
 
 /// Simulates, prints the tables, and writes the files that were asked for. `peers` are those that the program was
@@ -129,7 +131,11 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
         // After Ctrl-C there is no crossover, and there are no rows.
         simulated.multicast.hybrid_threshold = experiment::crossover(&simulated);
     }
-    let published = published::compare(&simulated, base, options.seed);
+    let mut published = published::compare(&simulated, base, options.seed);
+    if interrupt::requested() {
+        // Of figures that are not whole.
+        published.clear();
+    }
     let mut rows = plan.run(&simulated);
     let analysis = plan.analyse(&simulated);
     rows.extend(inputs::rows(&simulated, base, &options.machine));
@@ -139,12 +145,10 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     if !results.takes_stdout() {
         show::all(&simulated, &published, &rows, analysis.as_ref());
     }
+    results::check_interrupt(&rows)?;
     if let Some(place) = parameters {
         place.write(simulated.text()?.as_bytes())?;
     }
-    results.write(&here, &rows, Extra { simulated: &simulated }, FIGURES)?;
-    if interrupt::requested() {
-        output::tell(format!("interrupted: {} rows were simulated", rows.len()));
-    }
+    results.write(&here, &rows, Extra { simulated: &simulated, left_out: output::left_out() }, FIGURES)?;
     json::judge(&rows)
 }

@@ -147,8 +147,9 @@ impl<'a> World<'a> {
             busy[cpu] = true;
         }
         let slowness = |cpu| {
-            let shared = places.siblings(cpu).any(|sibling| busy[sibling]);
-            if shared { machine.noise.busy_sibling } else { 1.0 }
+            let shares =
+                places.siblings(cpu).next().is_some() && places.siblings(cpu).all(|sibling| busy[sibling]);
+            if shares { machine.noise.busy_sibling } else { 1.0 }
         };
         let cpus = (0..machine.cpus())
             .map(|cpu| Cpu { waits: true, slowness: slowness(cpu), ..Cpu::default() })
