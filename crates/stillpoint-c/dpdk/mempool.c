@@ -217,21 +217,15 @@ static struct chunk *add_chunk(const struct rte_mempool *mp, uintptr_t start, si
     return chunk;
 }
 
-static int pool_populate(struct rte_mempool *mp, unsigned max_objs, void *vaddr, rte_iova_t iova, size_t len,
-                         rte_mempool_populate_obj_cb_t *obj_cb, void *obj_cb_arg)
+/* Makes objects in buckets of this size. Returns their number. */
+static uint32_t populate_by(struct rte_mempool *mp, size_t bucket_bytes, unsigned max_objs, char *vaddr, rte_iova_t iova, size_t len,
+                            rte_mempool_populate_obj_cb_t *obj_cb, void *obj_cb_arg)
 {
     struct data *data = mp->pool_data;
-    size_t bucket_bytes = data->bucket_bytes;
     uint32_t per_bucket, first, buckets, objects, done = 0;
     size_t wanted;
     struct chunk *chunk;
 
-    /* A populate that fails half-way takes all objects back, and may be tried again. */
-    if (mp->populated_size == 0)
-        free_chunks(data);
-    /* Runs that are shorter than a bucket have the smallest ones, so that runs of different lengths make one chunk; no contiguous blocks. */
-    if (len < bucket_bytes)
-        bucket_bytes = smallest_bucket(data);
     if (len < bucket_bytes || max_objs == 0)
         return 0;
     per_bucket = (uint32_t)(bucket_bytes / data->stride);
@@ -252,9 +246,26 @@ static int pool_populate(struct rte_mempool *mp, unsigned max_objs, void *vaddr,
         for (uint32_t i = 0; i < per_bucket && done < objects; i++, done++) {
             char *object = object_at(mp, chunk, b, i);
 
-            obj_cb(mp, obj_cb_arg, object, iova == RTE_BAD_IOVA ? RTE_BAD_IOVA : iova + (rte_iova_t)(object - (char *)vaddr));
+            obj_cb(mp, obj_cb_arg, object, iova == RTE_BAD_IOVA ? RTE_BAD_IOVA : iova + (rte_iova_t)(object - vaddr));
         }
-    return (int)objects;
+    return objects;
+}
+
+static int pool_populate(struct rte_mempool *mp, unsigned max_objs, void *vaddr, rte_iova_t iova, size_t len,
+                         rte_mempool_populate_obj_cb_t *obj_cb, void *obj_cb_arg)
+{
+    struct data *data = mp->pool_data;
+    size_t rest = len % data->bucket_bytes, at = len - rest;
+    uint32_t done;
+
+    /* A populate that fails half-way takes all objects back, and may be tried again. */
+    if (mp->populated_size == 0)
+        free_chunks(data);
+    done = populate_by(mp, data->bucket_bytes, max_objs, vaddr, iova, at, obj_cb, obj_cb_arg);
+    if (iova != RTE_BAD_IOVA)
+        iova += at;
+    /* What is shorter than a bucket has the smallest ones, so that runs of different lengths make one chunk; no contiguous blocks. */
+    return (int)(done + populate_by(mp, smallest_bucket(data), max_objs - done, (char *)vaddr + at, iova, rest, obj_cb, obj_cb_arg));
 }
 
 /* Takes all objects, and puts back those that the mempool has. Returns false if there is no memory for a list of the blocks. */

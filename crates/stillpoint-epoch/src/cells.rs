@@ -69,7 +69,7 @@ impl Cells {
     /// Puts a closure into a free cell, which [`take`] gives up.
     pub(crate) fn put<F>(&self, function: F) -> Place {
         assert!(Self::fits::<F>(), "the closure is too large for a cell");
-        if self.block.get().is_none() {
+        while self.block.get().is_none() {
             let made = Block::new();
             match self.block.get() {
                 None => self.block.set(Some(made)),

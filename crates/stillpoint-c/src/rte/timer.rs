@@ -417,6 +417,13 @@ impl Data {
         true
     }
 
+    /// Whether a function that a walk has called has freed the instance. The program may have given its timers other memory: the walk
+    /// ends, and looks at no list any more.
+    fn is_freed(&self) -> bool {
+        // Relaxed: if the function was called by this walk, this is the same thread.
+        self.walks.load(Ordering::Relaxed) & FREED != 0
+    }
+
     #[inline]
     fn lcore(&self, lcore: u32) -> Result<&Lcore, Refusal> {
         self.lcores.get(lcore as usize).ok_or_else(|| self.no_lcore(lcore))
@@ -494,7 +501,11 @@ impl Data {
             while let Some(timer) = served.pop(me) {
                 call.timer.set(timer.0.as_ptr().cast_const().cast());
                 fire(timer);
+                let is_freed = self.is_freed();
                 if call.timer.replace(ptr::null()).is_null() {
+                    if is_freed {
+                        return;
+                    }
                     continue;
                 }
                 // SAFETY: the function has not stopped or reset the timer, so the timer is still RUNNING here. So it is valid, and no other
@@ -502,6 +513,7 @@ impl Data {
                 unsafe {
                     let place = timer.0.as_ptr();
                     match (*place).period {
+                        _ if is_freed => return timer.set(STOPPED),
                         0 => timer.set(STOPPED),
                         period => {
                             (*place).expire = (*place).expire.wrapping_add(period);
@@ -705,7 +717,8 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
         // The list of this lcore comes first. Periodic timers are armed again in this list, and a late one must not be due again in the
         // same call.
         let own = lists.iter().filter(|list| **list == lcore).take(1);
-        for list in own.chain(lists.iter().filter(|list| **list != lcore)) {
+        let others = lists.iter().filter(|list| **list != lcore);
+        for list in own.chain(others).take_while(|_| !data.is_freed()) {
             // SAFETY: the inline function passes the number of the calling thread, and the program's function may be called with a timer.
             unsafe { data.manage(lcore, *list, now, |timer| function(timer.c())) }?;
         }
@@ -743,12 +756,13 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
         // SAFETY: nobody but the function frees the instance meanwhile.
         let data = unsafe { Walk::begin(id) }?;
         // SAFETY: the caller passes the address of `nb_walk_lcores` numbers, or NULL.
-        for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) } {
+        for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) }.iter().take_while(|_| !data.is_freed())
+        {
             let lcore = data.lcore(number)?;
             // So timers that the function adds are not stopped.
             lcore.list.lock().wheel.set_aside();
-            let rest = BackInPlace(&lcore.list);
-            loop {
+            let rest = BackInPlace(&data, &lcore.list);
+            while !data.is_freed() {
                 let mut list = lcore.list.lock();
                 let Some(node) = list.wheel.take_aside() else { break };
                 let timer = Handle::of(node);
@@ -773,11 +787,14 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
 }
 
 /// Dropped when the program's function unwinds: the timers that are still aside expire again.
-struct BackInPlace<'l>(&'l TryLock<List>);
+struct BackInPlace<'l>(&'l Data, &'l TryLock<List>);
 
 impl Drop for BackInPlace<'_> {
     fn drop(&mut self) {
-        let mut list = self.0.lock();
+        if self.0.is_freed() {
+            return;
+        }
+        let mut list = self.1.lock();
         let now = list.wheel.now();
         list.wheel.set_time(now);
     }

@@ -64,7 +64,7 @@ pub fn on_each<R: Send>(
         pinned.map(|()| done)
     };
     thread::scope(|scope| {
-        let threads = start_all(scope, cpus.len(), &on_its_cpu)?;
+        let threads = start_all(scope, cpus.len(), on_its_cpu)?;
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().ok().flatten().unwrap_or_else(|| Err("a thread panicked".to_owned()))
         };

@@ -126,8 +126,7 @@ impl World<'_> {
                     None => {
                         task.operation_began = self.now;
                         task.stage = Stage::Called;
-                        let own = if task.contender.flushes { times.mprotect } else { 0.0 };
-                        return Step::Takes(self.cost(cpu, times.system_call + own));
+                        return Step::Takes(self.cost(cpu, times.system_call));
                     }
                 },
                 Stage::Called if !task.contender.mutex || self.lock(cpu) => task.stage = Stage::Owns,
@@ -143,7 +142,8 @@ impl World<'_> {
                 Stage::Owns => {
                     task.stage = Stage::Scanned;
                     let scan = times.scan_per_cpu * self.cpus.len() as f64;
-                    return Step::Takes(self.cost(cpu, scan));
+                    let own = if task.contender.flushes { times.mprotect } else { 0.0 };
+                    return Step::Takes(self.cost(cpu, own + scan));
                 }
                 Stage::Scanned => {
                     let others = task.members.iter().filter(|&&member| member != cpu).count();

@@ -238,7 +238,8 @@ static inline int64_t rte_timer_next_ticks(void)
 
 typedef void (*rte_timer_stop_all_cb_t)(struct rte_timer *tim, void *arg);
 
-/* Stops all pending timers of these lists, and calls f(tim, f_arg) for each, in no order; f may be NULL. 0; -EINVAL: no such instance or list. */
+/* Stops all pending timers of these lists, and calls f(tim, f_arg) for each, in no order; f may be NULL. A timer that f arms stays armed.
+ * 0; -EINVAL: no such instance or list. */
 int rte_timer_stop_all(uint32_t timer_data_id, unsigned int *walk_lcores, int nb_walk_lcores, rte_timer_stop_all_cb_t f,
                        void *f_arg) __asm__("still_rte_timer_stop_all");
 

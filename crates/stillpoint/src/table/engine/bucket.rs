@@ -251,7 +251,7 @@ impl Iterator for Hits {
         }
         let bit = self.0.trailing_zeros();
         // SAFETY: `matching` sets no other bits.
-        unsafe { hint::assert_unchecked(bit.is_multiple_of(lanes::BITS)) };
+        unsafe { hint::assert_unchecked(bit % lanes::BITS == 0) };
         let slot = bit / lanes::BITS;
         self.0 &= self.0 - 1;
         Some(slot as usize)

@@ -628,7 +628,14 @@ impl<K, V, S> Inner<K, V, S> {
         let [current, _, next] = record.exclusive_hazards();
         // Relaxed: the owner reads its own stores.
         let are_free = current.load(Ordering::Relaxed).is_null();
-        are_free.then(|| move |entry| Slots { entry, current, next, fence: reader.fence(), record, protocol })
+        are_free.then_some(move |entry| Slots {
+            entry,
+            current,
+            next,
+            fence: reader.fence(),
+            record,
+            protocol,
+        })
     }
 
     /// As [`search_unbound`](Inner::search_unbound), into a slot of the caller. `entry` is called last: what it calls may look up entries itself.
