@@ -39,7 +39,7 @@ pub struct Info {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryInfo {
-    /// Address of the first object.
+    /// Address of the first bucket. In a piece by which a pool has grown, the first object may be 64 bytes after it.
     pub start: usize,
     /// Bytes of all buckets.
     pub bytes: usize,

@@ -58,10 +58,11 @@
 //! # Work
 //!
 //! The cost of a call does not depend on what other threads have done since the last one: it collects a limited number
-//! of the objects that they have freed, and moves buckets in batches. There are four exceptions. Some calls grow the
+//! of the objects that they have freed, and moves buckets in batches. There are five exceptions. Some calls grow the
 //! pool. If [`Local::alloc_block`] finds no whole bucket, it goes through all objects that other threads have freed and
 //! that are not collected yet, and through those that caches have handed over. [`Local::park`] and the drop of a local
-//! give back everything that the local holds. [`AnyPool::audit`] and [`Pool::leaks`] read every bucket.
+//! give back everything that the local holds. [`AnyPool::audit`] and [`Pool::leaks`] read every bucket. A thread that finds
+//! that another one has left uncollected objects at the same moment goes through these once.
 //!
 //! # Consistency
 //!

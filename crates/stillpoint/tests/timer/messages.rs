@@ -215,6 +215,27 @@ fn a_revoked_periodic_timer_says_when_its_next_beat_was_due() {
     assert_eq!(revoke(&mut service), 50);
 }
 
+/// The wheel gives the entry up before the owner takes the revocation in.
+#[test]
+fn a_revoked_timer_that_has_become_due_says_when() {
+    let (mut service, timer, mut mailbox) = with_mailbox(2);
+    let revoked_until = |service: &mut TimerService<i32>, now| {
+        assert!(timer.revoke().is_cancelled());
+        let _ = service.manage(now, NONE, |_, _| panic!("it was revoked"));
+        let mut deadline = 0;
+        let _ = service.process(9, |_, event| deadline = event.deadline());
+        deadline
+    };
+    service.arm(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    for now in [10, 20] {
+        let _ = service.run(now, NONE, |_, _| {});
+    }
+    assert_eq!(revoked_until(&mut service, 30), 30);
+    mailbox.add(&timer, Schedule::after(10), 2).unwrap();
+    let _ = service.run(30, NONE, |_, _| {}); // the delay begins
+    assert_eq!(revoked_until(&mut service, 45), 40);
+}
+
 #[test]
 fn the_place_of_a_revoked_timer_is_free_in_its_callback() {
     let mut service = TimerService::with_max_len(0, 1);

@@ -1,8 +1,9 @@
 //! Other threads that use a service: they reset timers, wait for callbacks, add delays, and wake the owner.
 
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{mpsc, Arc};
+use std::sync::{mpsc, Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -297,6 +298,56 @@ fn a_revoked_delay_has_a_deadline() {
     assert_eq!(service.earliest_deadline(), Some(0), "it is due");
     assert!(timer.revoke().is_cancelled());
     assert_eq!(fired(&mut service, 100), [(150, 8)]);
+}
+
+/// The value of a periodic timer is dropped before its last callback counts as ended.
+#[test]
+fn a_callback_has_not_ended_before_its_value_is_dropped() {
+    struct Value(Arc<OnceLock<SharedTimer<Self>>>, Arc<AtomicUsize>);
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            let outcome = self.0.get().expect("it is there").cancel();
+            assert!(matches!(outcome, Outcome::Running), "{outcome:?}");
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl std::fmt::Debug for Value {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a value")
+        }
+    }
+
+    let (mut service, own, dropped) = (TimerService::new(0), Arc::new(OnceLock::new()), Arc::default());
+    let timer = service.remote().timer();
+    assert!(own.set(timer.clone()).is_ok());
+    let ten = NonZeroU64::new(10).unwrap();
+    for beats in [1, 2] {
+        let schedule = Schedule::at(service.now() + 10).every(ten);
+        service.arm(&timer, schedule, Value(Arc::clone(&own), Arc::clone(&dropped))).unwrap();
+        let mut left = beats;
+        for _ in 0..beats {
+            let now = service.now() + 10;
+            let _ = service.run(now, Limit::NONE, |_, event| {
+                left -= 1;
+                if left == 0 {
+                    assert!(matches!(event.timer().unwrap().cancel(), Outcome::Running));
+                }
+            });
+        }
+        assert_eq!((dropped.load(Ordering::Relaxed), service.stats().timers), (beats, 0));
+        assert!(matches!(timer.cancel_wait(), Outcome::Fired));
+    }
+}
+
+#[test]
+fn a_service_that_ends_gives_its_alarm_back() {
+    let (mut service, bell) = (TimerService::<u64>::new(0).sleeping(), Arc::new(Bell::default()));
+    let timer = service.remote().timer();
+    assert!(!matches!(service.sleep(Waker::from(Arc::clone(&bell))), Sleep::Not));
+    drop(service);
+    assert_eq!((Arc::strong_count(&bell), timer.cancel()), (1, Outcome::Gone));
 }
 
 #[test]

@@ -454,22 +454,19 @@ impl<T> Record<T> {
         matches!(phase(found), RUNNING | STOPPING | WAITED | RESTORING) && !self.home.runs_here()
     }
 
-    /// The callback of a periodic timer has ended. Puts the value back until the next beat, unless the timer was
-    /// cancelled or armed anew meanwhile; then returns the value.
-    pub(super) fn finish_beat(&self, of: u64, value: T) -> Option<T> {
+    /// The callback of a periodic timer has ended. Puts the value back until the next beat, unless the timer was cancelled or armed anew
+    /// meanwhile; then the value is the error, and the callback has yet to [finish](Record::finish).
+    pub(super) fn finish_beat(&self, of: u64, value: T) -> Result<(), Option<T>> {
         // Relaxed: this only keeps other threads from the value's place.
         if self.move_on(state(of, RUNNING), state(of, RESTORING), Ordering::Relaxed).is_err() {
-            self.finish(of);
-            return Some(value);
+            return Err(Some(value));
         }
         self.put(value);
         if self.move_on(state(of, RESTORING), state(of, ARMED), orders::finish_beat()).is_ok() {
-            return None;
+            return Ok(());
         }
         // The state is STOPPING or WAITED, which only the owner changes to FIRED.
-        let value = self.take();
-        self.finish(of);
-        value
+        Err(self.take())
     }
 
     /// Whether the timer needs no entry in the wheel any more.
@@ -493,6 +490,16 @@ impl<T> Record<T> {
         let flags = self.flags.load(Ordering::Relaxed);
         self.settle(found, CANCELLED, orders::revoked());
         Some((value?, generation(found), Schedule { deadline, period: None, flags }))
+    }
+
+    /// For the owner, whose wheel gives the entry of this arming up: if the arming was revoked, its callback gets this deadline.
+    pub(super) fn note_deadline(&self, of: u64, deadline: u64) {
+        // Relaxed, all: only the owner goes on from REVOKED, so no thread writes these fields meanwhile.
+        let found = self.state.load(Ordering::Relaxed);
+        if phase(found) == REVOKED && generation(found) == of {
+            self.deadline.store(deadline, Ordering::Relaxed);
+            self.flags.store(self.flags.load(Ordering::Relaxed) & !RELATIVE, Ordering::Relaxed);
+        }
     }
 
     /// Ends a timer of a service that is being closed. Takes the value, if the timer is armed or revoked.

@@ -249,7 +249,7 @@ impl<T> TimerService<T> {
     }
 
     #[inline]
-    fn wake_up(&mut self) {
+    pub(super) fn wake_up(&mut self) {
         if self.asleep {
             self.asleep = false;
             if let Some(bed) = &self.home.bed {
@@ -342,6 +342,7 @@ impl<T> TimerService<T> {
                         // timer was reset.
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
                         let Some(value) = timer.0.begin(generation) else {
+                            timer.0.note_deadline(generation, deadline);
                             await_reset(&mut service.wheel, timer);
                             return false;
                         };
@@ -352,6 +353,7 @@ impl<T> TimerService<T> {
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
                         let Some(value) = timer.0.begin(*generation) else {
                             // A timer that is being reset keeps its entry until the message comes.
+                            timer.0.note_deadline(*generation, deadline);
                             if !timer.0.is_armed() {
                                 service.wheel.cancel(key);
                             }
@@ -411,13 +413,15 @@ impl<T> Drop for Beat<'_, T> {
         let is_here = Arc::ptr_eq(&self.service.home, record.home());
         let goes_on = is_here && self.service.wheel.deadline(self.key).is_some();
         let rest = match self.value.take() {
-            Some(value) if goes_on => record.finish_beat(self.generation, value),
-            value => {
-                record.finish(self.generation);
-                value
-            }
+            Some(value) if goes_on => match record.finish_beat(self.generation, value) {
+                Ok(()) => return,
+                Err(rest) => rest,
+            },
+            value => value,
         };
-        if is_here && rest.is_some() {
+        // The value is dropped before the callback counts as ended, even if that panics.
+        let _running = Running { record, generation: self.generation };
+        if is_here {
             self.service.wheel.cancel(self.key);
         }
         drop(rest);

@@ -323,6 +323,8 @@ impl<T> TimerService<T> {
         }
         let hints = [std::mem::take(&mut self.hints), self.home.close_hints()];
         Rest::new(std::mem::take(&mut self.sinks), hints, self.wheel.drain()).by_ref().for_each(values);
+        // Others that know the service would keep its alarm.
+        self.wake_up();
         self.home.show(WheelStats::default());
     }
 }

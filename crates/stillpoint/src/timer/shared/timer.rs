@@ -55,8 +55,8 @@ impl<T> SharedTimer<T> {
     /// If the callback or another thread arms the timer again meanwhile, that arming is cancelled, too. The answer has the value of the last
     /// arming that was cancelled.
     ///
-    /// The calling thread sleeps until the callback has ended. Callbacks of two services that wait for each other's
-    /// timers deadlock.
+    /// The calling thread sleeps until the callback has ended. Callbacks of two services that wait for each other's timers deadlock. A
+    /// timer that was [revoked](SharedTimer::revoke) is not waited for, nor is the callback that gets its value.
     ///
     /// ```
     /// use stillpoint::timer::shared::{Outcome, TimerService};
