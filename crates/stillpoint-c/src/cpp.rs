@@ -167,7 +167,9 @@ impl Reclamation {
         let is_there = self.spawn();
         // Relaxed: everything that servers share is in the queue.
         self.worker.store(if is_there { SERVED } else { RETRY }, Ordering::Relaxed);
-        if !is_there {
+        // Within a region, a deleter that synchronizes would wait for ever.
+        let may_wait = || domains()[0].is_none_or(|rcu| raw::blocked_by_caller(&rcu.domain).is_ok());
+        if !is_there && may_wait() {
             // Deleters may reach cancellation points.
             let _whole = Uncancelled::new();
             let _ignored = tsan::ignore();
@@ -280,7 +282,7 @@ pub extern "C" fn still_rcu_begin_(layout: u32) -> *mut still_rcu_thread_ {
 /// that was left open is never closed.
 pub(crate) fn end(own: &Own) {
     // If a signal handler took an rcu lock here, it would lose its region, or keep a record that another thread gets.
-    let _blocked = Blocked::all();
+    let _blocked = Blocked::with_profilers();
     // SAFETY: the part of the thread's block, which C++ does not access meanwhile.
     let thread = unsafe { &*own.rcu() };
     // Relaxed, all: only this thread uses the fields. A destructor in a later round registers the thread again.

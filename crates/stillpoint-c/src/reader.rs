@@ -10,7 +10,7 @@ use stillpoint::rcu::raw::{self, offsets, states, Slot};
 use stillpoint::rcu::{Domain, Guard, OwnedProtected, QsbrReader, Reader};
 use stillpoint_sys::tsan;
 
-use crate::border::{call, Refusal};
+use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
 use crate::handle::{self, find, mark_of, peek, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
 use crate::reserve;
@@ -433,6 +433,11 @@ pub unsafe extern "C" fn still_is_online(qsbr: *const still_qsbr) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_qsbr_synchronize(qsbr: *mut still_qsbr, timeout: i64) -> c_int {
     let wait = |qsbr: &Qsbr| {
+        // Refused as it would be below: what called the destructor may hold what it has loaded.
+        if raw::is_within_foreign_code() {
+            return synchronize(&qsbr.domain, timeout);
+        }
+        time(timeout)?;
         let parts = qsbr.parts();
         let was_online = parts.is_online();
         // SAFETY: this is the reader's thread. The caller holds nothing that it has loaded, as the header requires.

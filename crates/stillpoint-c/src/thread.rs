@@ -271,7 +271,7 @@ impl Worker {
 /// calling thread starts inherit the blocked signals.
 pub(crate) struct Blocked(libc::sigset_t);
 
-/// Signals that a thread causes by its own execution.
+/// Signals that a thread causes by its own execution; the last one is that of profilers.
 const OWN: [i32; 8] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -285,12 +285,21 @@ const OWN: [i32; 8] = [
 
 impl Blocked {
     pub(crate) fn all() -> Self {
+        Self::except(&OWN)
+    }
+
+    /// Also those of profilers: for a few steps that no handler of the program may come between.
+    pub(crate) fn with_profilers() -> Self {
+        Self::except(&OWN[..OWN.len() - 1])
+    }
+
+    fn except(own: &[i32]) -> Self {
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: each place is filled before it is read.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
-            for signal in OWN {
-                libc::sigdelset(all.as_mut_ptr(), signal);
+            for signal in own {
+                libc::sigdelset(all.as_mut_ptr(), *signal);
             }
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
             Self(before.assume_init())

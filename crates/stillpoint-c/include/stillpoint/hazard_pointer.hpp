@@ -33,10 +33,11 @@
 //
 // What the standard leaves open:
 //   - A thread of the library reclaims objects, one after the other, with no lock of the library held. The first retirement starts the
-//     thread. All signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the process began. While the thread
-//     runs, retire reclaims nothing. If the thread cannot be started, every 256th retirement tries again; a retirement that cannot start
-//     the thread reclaims objects itself. hazard_pointer_clean_up reclaims on the calling thread the objects that were still protected
-//     when the library's thread reached them, and all objects while there is no such thread.
+//     thread. All signals but SIGPROF and those of faults are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the
+//     process began. While the thread runs, retire reclaims nothing. If the thread cannot be started, every 256th retirement tries again;
+//     a retirement outside regions of rcu.hpp that cannot start the thread reclaims objects itself. hazard_pointer_clean_up reclaims on the
+//     calling thread the objects that were still protected when the library's thread reached them, and all objects while there is no such
+//     thread.
 //   - In one point this is not what the standard requires: the number of objects that wait only for their deleters has no bound. It
 //     depends on how fast deleters run.
 //   - protect costs a store and four loads, and a full fence where the kernel has no membarrier(2). A hazard_pointer that has protected
@@ -233,7 +234,8 @@ inline void swap(hazard_pointer &a, hazard_pointer &b) noexcept
     a.swap(b);
 }
 
-/// Beyond the standard: blocks until the objects that were retired before are reclaimed, except those that hazard pointers protect.
+/// Beyond the standard: blocks until the objects that were retired before are reclaimed, except those that hazard pointers protect. In a
+/// deleter, or in any destructor, callback or hook that the library calls, returns at once.
 inline void hazard_pointer_clean_up() noexcept
 {
     still_hazard_clean_up_();

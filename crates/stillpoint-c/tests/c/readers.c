@@ -105,6 +105,15 @@ static void protected_loads(struct still_reader *reader)
     CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + MANY);
 }
 
+/* Called by a poll of a QSBR reader that is online: what is refused does not report a quiescent state. */
+static void synchronizes(void *object, void *qsbr) STILL_NOEXCEPT
+{
+    uint64_t token = still_start(domain);
+    REFUSED(still_qsbr_synchronize((struct still_qsbr *)qsbr, STILL_FOREVER), -EDEADLK, "its own end");
+    CHECK(still_is_online((struct still_qsbr *)qsbr) == 1 && still_check(domain, token) == 0);
+    destroy(object, NULL);
+}
+
 static void quiescent_states(void)
 {
     struct still_qsbr *qsbr = still_qsbr_new(domain);
@@ -121,6 +130,13 @@ static void quiescent_states(void)
     CHECK(still_check(domain, token) == 1);
     still_quiescent(qsbr); /* the token has not moved */
     CHECK(still_check(domain, token) == 1);
+
+    int before = destroyed();
+    CHECK(still_retire(reclaimer, make(1), sizeof(struct object), synchronizes, qsbr) == 0);
+    while (destroyed() == before) {
+        still_quiescent(qsbr);
+        CHECK(still_poll(reclaimer, STILL_ALL) >= 0);
+    }
 
     REFUSED(still_synchronize(domain, STILL_FOREVER), -EDEADLK, "QSBR");
     CHECK(still_qsbr_synchronize(qsbr, STILL_FOREVER) == 0 && still_is_online(qsbr) == 1);
