@@ -75,11 +75,17 @@ pub(crate) trait Kind {
 }
 
 /// The parts of the head that inline code uses.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts {
     pub(crate) record: *mut u8,
     pub(crate) token: *mut u64,
     pub(crate) flags: u32,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self { record: ptr::null_mut(), token: ptr::null_mut(), flags: 0 }
+    }
 }
 
 /// Makes a handle of the value that `build` makes. Lock-free; allocates a chunk when all handles are in use. Reads a word for each chunk

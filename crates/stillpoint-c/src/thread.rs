@@ -233,8 +233,8 @@ impl Worker {
         };
         let thread = Thread::start(options, body).map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
-            let text = format_args!("a thread could not be started: {error}");
-            Refusal::told(errno, text, c"a thread could not be started")
+            let otherwise = c"a thread could not be started";
+            Refusal::told(errno, format_args!("a thread could not be started: {error}"), otherwise)
         })?;
         Ok(Self { thread, process: std::process::id(), end })
     }

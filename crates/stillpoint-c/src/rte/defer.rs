@@ -125,13 +125,16 @@ impl Queue {
             words = self.lock();
         }
         if words.len() == self.capacity * self.stride() {
-            let text = format_args!(
-                "the defer queue {} is full: it has {} elements; reclaim some after readers have reported, or make it larger",
-                self.name, self.capacity
-            );
             let otherwise =
                 c"the defer queue is full: reclaim some after readers have reported, or make it larger";
-            return Err(Refusal::told(libc::ENOSPC, text, otherwise));
+            return Err(Refusal::told(
+                libc::ENOSPC,
+                format_args!(
+                    "the defer queue {} is full: it has {} elements; reclaim some after readers have reported, or make it larger",
+                    self.name, self.capacity
+                ),
+                otherwise,
+            ));
         }
         words.push_back(token);
         for at in (0..self.bytes).step_by(WORD) {
@@ -280,12 +283,15 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_delete(dq: *mut rte_rcu_qsbr_dq) 
         let found = unsafe { queue(dq) }?;
         found.reclaim(c_uint::MAX);
         if !found.lock().is_empty() {
-            let text = format_args!(
-                "elements of the defer queue {} wait for readers: delete it again later",
-                found.name
-            );
             let otherwise = c"elements of the defer queue wait for readers: delete it again later";
-            return Err(Refusal::told(libc::EAGAIN, text, otherwise));
+            return Err(Refusal::told(
+                libc::EAGAIN,
+                format_args!(
+                    "elements of the defer queue {} wait for readers: delete it again later",
+                    found.name
+                ),
+                otherwise,
+            ));
         }
         // SAFETY: `still_rte_rcu_qsbr_dq_create` made the queue, and no other thread uses it.
         drop(unsafe { Box::from_raw(dq.cast::<Queue>()) });

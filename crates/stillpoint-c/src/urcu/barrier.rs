@@ -64,8 +64,11 @@ impl Flavour {
 
     /// Why a call is refused.
     pub(super) fn waits_for_itself(&'static self, name: &str, place: &str) -> Refusal {
-        let text = format_args!("urcu-{}: {name} was called {place}, and would wait for itself", self.name());
-        Refusal::told(libc::EDEADLK, text, c"the call would wait for itself")
+        Refusal::told(
+            libc::EDEADLK,
+            format_args!("urcu-{}: {name} was called {place}, and would wait for itself", self.name()),
+            c"the call would wait for itself",
+        )
     }
 
     fn wait_behind(&'static self, pushed: Pushed) -> Result<(), Refusal> {

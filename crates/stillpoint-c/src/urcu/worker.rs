@@ -426,8 +426,11 @@ impl Flavour {
         self.retire(worker, &mut lock);
         self.bury(worker, &mut lock);
         let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
-        let text = format_args!("the thread of a call_rcu worker could not be started: {error}");
-        Err(Refusal::told(errno, text, c"the thread of a call_rcu worker could not be started"))
+        Err(Refusal::told(
+            errno,
+            format_args!("the thread of a call_rcu worker could not be started: {error}"),
+            c"the thread of a call_rcu worker could not be started",
+        ))
     }
 
     /// Closes the worker's door, so that its thread ends and pushes go to the default worker. Returns the thread.
