@@ -5,13 +5,13 @@
 //!
 //! let config = RcuCell::new(String::from("first"));
 //! let current = config.get().expect("never empty here"); // keeps this string alive, and nothing else, however long it is held
-//! config.set(String::from("second")); // the old string is freed when no reader holds it
+//! config.set(String::from("second")); // a later write frees the old string once no reader holds it
 //! println!("{} {:?}", *current, config.get());
 //!
 //! let hits: Table<&str, u64> = Table::new();
 //! hits.insert("index", 1).expect("there is memory");
 //! let entry = hits.get("index").expect("it is there"); // keeps this entry alive, and nothing else
-//! hits.remove("index"); // the entry is freed when no reader holds it
+//! hits.remove("index"); // a later write frees the entry once no reader holds it
 //! println!("{}: {}", entry.key(), *entry);
 //! ```
 //!

@@ -10,7 +10,7 @@
 //! let flows: Table<u64, String> = Table::new(); // in the default domain
 //! flows.insert(7, "seven".into())?;
 //! let flow = flows.get(&7).expect("inserted above");
-//! flows.remove(&7); // the entry is freed when `flow` is dropped
+//! flows.remove(&7); // a later write frees the entry, once `flow` is dropped
 //! assert_eq!(*flow, "seven");
 //! # Ok::<(), stillpoint::table::Full<u64, String>>(())
 //! ```

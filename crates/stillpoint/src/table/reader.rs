@@ -72,7 +72,7 @@ where
     /// let flows: Table<u64, String> = Table::new();
     /// flows.insert(7, "https".into())?;
     /// let flow = flows.get(&7).expect("inserted above");
-    /// flows.remove(&7); // freed when `flow` is dropped
+    /// flows.remove(&7); // freed by a later write, once `flow` is dropped
     /// assert_eq!(*flow, "https");
     /// assert!(flows.get(&7).is_none());
     /// # Ok::<(), stillpoint::table::Full<u64, String>>(())
@@ -386,7 +386,7 @@ impl<K, V, S> fmt::Debug for TableReader<'_, K, V, S> {
 /// let flows: Table<u64, &str> = Table::new();
 /// flows.insert(7, "https")?;
 /// let flow = flows.get(&7).expect("inserted above");
-/// flows.remove(&7); // freed when `flow` is dropped
+/// flows.remove(&7); // freed by a later write, once `flow` is dropped
 /// assert_eq!((flow.key(), flow.value()), (&7, &"https"));
 /// assert_eq!(*flow, "https");
 /// # Ok::<(), stillpoint::table::Full<u64, &str>>(())
