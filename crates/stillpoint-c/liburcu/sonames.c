@@ -130,6 +130,13 @@ EXPORTED void urcu_bp_register(void);
 EXPORTED void urcu_bp_register(void)
 {
 }
+
+/* What the header does in programs that are compiled again: so sections in signal handlers find memory. */
+void still_urcu_bp_prepare_(void);
+__attribute__((__constructor__)) static void prepare(void)
+{
+    still_urcu_bp_prepare_();
+}
 #endif
 
 /* Whether readers go without fences: what liburcu's own inline readers ask. */

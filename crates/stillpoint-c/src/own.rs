@@ -235,7 +235,9 @@ unsafe extern "C" fn end(_: *mut c_void) {
                 own.lcore.give_up();
             }
             // Relaxed: only the thread and its handlers use the variable.
-            let own = place().swap((&raw const NOBODY).cast_mut().cast(), Ordering::Relaxed);
+            let own = urcu::thread_ends_before(|| {
+                place().swap((&raw const NOBODY).cast_mut().cast(), Ordering::Relaxed)
+            });
             if !ptr::eq(own.cast(), &raw const NOBODY) {
                 // SAFETY: it came from `make`, and the thread does not find it any more.
                 drop(unsafe { Box::from_raw(own) });

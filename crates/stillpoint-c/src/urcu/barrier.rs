@@ -56,8 +56,11 @@ impl Flavour {
         if !self.is_qsbr() && self.is_ongoing() {
             return Err(self.waits_for_itself(pushed.barrier(), "in a read-side section"));
         }
-        let _barrier = self.within_barrier();
-        self.while_offline(|| self.wait_behind(pushed))?;
+        self.while_offline(|| {
+            // Offline: who has the flavour's lock may wait for readers.
+            let _barrier = self.within_barrier();
+            self.wait_behind(pushed)
+        })?;
         acquires();
         Ok(())
     }

@@ -16,4 +16,4 @@ pub use fork::*;
 pub use reader::*;
 pub use worker::*;
 
-pub(crate) use reader::thread_ends;
+pub(crate) use reader::{thread_ends, thread_ends_before};

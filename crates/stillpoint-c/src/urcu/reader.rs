@@ -413,6 +413,13 @@ pub extern "C" fn still_urcu_check_(flavour: u32, number: u64) -> c_int {
     })
 }
 
+/// As [`thread_ends`], for what signal handlers have begun since; then calls `last`, with no handler in between.
+pub(crate) fn thread_ends_before<R>(last: impl FnOnce() -> R) -> R {
+    let _quiet = Quiet::new();
+    thread_ends();
+    last()
+}
+
 /// Ends what the calling thread has in the flavours, when the thread ends.
 pub(crate) fn thread_ends() {
     for flavour in all() {

@@ -106,10 +106,6 @@ _Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "Rust holds a thread as a 
     {                                                                                                      \
         still_urcu_register_(F);                                                                           \
     }                                                                                                      \
-    WEAK void still_urcu_##f##_unregister_thread(void)                                                     \
-    {                                                                                                      \
-        still_urcu_unregister_(F);                                                                         \
-    }                                                                                                      \
     WEAK void still_urcu_##f##_init(void)                                                                  \
     {                                                                                                      \
     }                                                                                                      \
@@ -288,6 +284,20 @@ WEAK void still_urcu_qsbr_thread_offline(void)
 WEAK void still_urcu_qsbr_thread_online(void)
 {
     still_urcu_online_();
+}
+
+#define UNREGISTER(f, F)                                                                                   \
+    WEAK void still_urcu_##f##_unregister_thread(void)                                                     \
+    {                                                                                                      \
+        still_urcu_unregister_(F);                                                                         \
+    }
+
+UNREGISTER(memb, STILL_URCU_MEMB)
+UNREGISTER(mb, STILL_URCU_MB)
+UNREGISTER(qsbr, STILL_URCU_QSBR)
+/* As liburcu's: a library that works with any flavour calls this within the program's sections. */
+WEAK void still_urcu_bp_unregister_thread(void)
+{
 }
 
 FLAVOUR(memb, STILL_URCU_MEMB)

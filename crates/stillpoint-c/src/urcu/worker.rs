@@ -140,11 +140,11 @@ fn worker_at(place: &AtomicPtr<Worker>) -> Option<&'static Worker> {
 
 impl Worker {
     fn make(flavour: &'static Flavour, is_lasting: bool) -> &'static Self {
-        let domain = &flavour.group().domain;
-        let queue = match flavour.is_qsbr() {
-            true => CallbackQueue::with_frame(domain, frame),
-            false => CallbackQueue::with_frame(domain, plain_frame),
-        };
+        Self::with_frame(flavour, is_lasting, if flavour.is_qsbr() { frame } else { plain_frame })
+    }
+
+    fn with_frame(flavour: &'static Flavour, is_lasting: bool, frame: fn(bool)) -> &'static Self {
+        let queue = CallbackQueue::with_frame(&flavour.group().domain, frame);
         Box::leak(Box::new(Self {
             queue,
             flavour,
@@ -310,7 +310,8 @@ impl Flavour {
         worker_at(&self.shared.deferred).unwrap_or_else(|| {
             let mut lock = self.lock();
             worker_at(&self.shared.deferred).unwrap_or_else(|| {
-                let worker = Worker::make(self, true);
+                // Not online, also in qsbr: a deferred function may wait for a thread that waits for readers.
+                let worker = Worker::with_frame(self, true, plain_frame);
                 worker.is_born(&mut lock);
                 // Release: pairs with the acquire in `worker_at`.
                 self.shared.deferred.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);

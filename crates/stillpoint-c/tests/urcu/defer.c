@@ -31,6 +31,14 @@ static void again(void *argument)
     ADD(others, 1);
 }
 
+/* Also in qsbr, a thread that runs deferred calls is no reader: they may wait for a thread that waits for readers. */
+static void is_no_reader(void *argument)
+{
+    (void)argument;
+    CHECK(!rcu_read_ongoing());
+    synchronize_rcu();
+}
+
 static int pushed_calls;
 
 static void called(struct rcu_head *head)
@@ -100,6 +108,7 @@ int main(void)
         rcu_defer_barrier();
     defer_rcu(in_turn, (void *)number++);
     defer_rcu(waits_for_calls, NULL);
+    defer_rcu(is_no_reader, NULL);
     rcu_defer_barrier();
     CHECK(LOAD(pushed_calls) == 100);
     rcu_defer_unregister_thread();

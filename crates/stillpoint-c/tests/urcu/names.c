@@ -50,5 +50,12 @@ int main(void)
     everything_mb();
     everything_qsbr();
     everything_bp();
+    /* In bp, a library that registers and unregisters by the table of functions does not end the program's section. */
+    rcu_flavor_bp.read_lock();
+    rcu_flavor_bp.register_thread();
+    rcu_flavor_bp.unregister_thread();
+    if (!rcu_flavor_bp.read_ongoing())
+        return 2;
+    rcu_flavor_bp.read_unlock();
     return __atomic_load_n(&called, __ATOMIC_SEQ_CST) != 4;
 }

@@ -97,7 +97,6 @@ impl BackgroundReclaimer {
     pub fn run(&mut self) {
         let core = Arc::clone(self.list.core());
         core.assert_may_run("a reclaimer");
-        self.list.set_served(true);
         let panic = Serving(self).0.serve(&core);
         panics::resume(panic);
     }
@@ -134,6 +133,8 @@ impl BackgroundReclaimer {
     fn serve(&mut self, core: &Core) -> Option<Panic> {
         let (mut patience, mut panic, mut was_asked) = (Patience::new(), None, false);
         loop {
+            // Each time: a fork within a destructor clears it in the child.
+            self.list.set_served(true);
             // Read once per pass: the thread may sleep only if this very value has not changed since.
             let aim = self.channel.aim();
             let is_asked = self.channel.is_asked();

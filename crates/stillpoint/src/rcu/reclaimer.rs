@@ -18,6 +18,7 @@ use super::limits::{RetireErrorKind, WhenFull};
 use super::raw;
 use super::retire::{self, Kept, Queue};
 use super::retired::{RetireError, Retired};
+use crate::frames::is_freeing;
 
 /// The limit of polls that free everything that is ready.
 const NO_LIMIT: usize = usize::MAX;
@@ -282,7 +283,10 @@ impl Reclaimer {
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
         let freed = self.list.poll(limit);
         let core = self.list.core();
-        core.visit_silent(self.list.counters().round(), limit.min(SHARE), || core.age());
+        // Destructors of others do not nest in one.
+        if !is_freeing() {
+            core.visit_silent(self.list.counters().round(), limit.min(SHARE), || core.age());
+        }
         freed
     }
 

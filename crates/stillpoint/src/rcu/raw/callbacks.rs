@@ -305,7 +305,7 @@ impl CallbackQueue {
     }
 
     /// Waits for the callback that is running, if there is one, and for the rest of its turn: at most 64 callbacks under
-    /// [`run`](CallbackQueue::run). From then on no callback is called until the result is dropped. Callbacks can be pushed
+    /// [`run`](CallbackQueue::run), or as many as objects were protected when it looked. From then on no callback is called until the result is dropped. Callbacks can be pushed
     /// meanwhile. For `fork`, and for threads that change what callbacks use.
     ///
     /// # Panics

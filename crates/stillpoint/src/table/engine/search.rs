@@ -402,6 +402,9 @@ impl<'a> Pins<'a> {
     }
 
     /// Looks a key up, and pins its entry.
+    ///
+    /// Most lookups find the slots [ready](Slots::are_ready), and what settles them in the first bucket. The rest is in another function, as
+    /// for the function [`search`]. It does not get this value: so a `Pins` that is made for one lookup stays in registers.
     #[inline(always)]
     pub(crate) fn search<K, V, S, Q: Equivalent<K> + ?Sized>(
         &mut self,
@@ -411,38 +414,23 @@ impl<'a> Pins<'a> {
         key: &Q,
     ) -> Option<Located<'a, K, V>> {
         let slots = self.slots;
-        if !slots.are_ready() {
-            return self.search_on(inner, hash, key);
-        }
-        let bucket = self.view.bucket(hash);
-        match bucket.matching(tag_of(hash)).next() {
-            Some(slot) => {
-                // SAFETY: the slots are as `new` demands, the reader has vouched, and the view's array is pinned.
-                let located = unsafe { protect_in_slot(|entry| lens.pair(entry), bucket, slot, key, slots) };
-                if located.is_some() {
-                    return located;
+        if slots.are_ready() {
+            let bucket = self.view.bucket(hash);
+            match bucket.matching(tag_of(hash)).next() {
+                Some(slot) => {
+                    // SAFETY: the slots are as `new` demands, the reader has vouched, and the view's array is pinned.
+                    let located =
+                        unsafe { protect_in_slot(|entry| lens.pair(entry), bucket, slot, key, slots) };
+                    if located.is_some() {
+                        return located;
+                    }
                 }
+                None if bucket.link() == END => return None,
+                None => {}
             }
-            None if bucket.link() == END => return None,
-            None => {}
         }
-        self.search_on(inner, hash, key)
-    }
-
-    /// The whole of [`search`](Pins::search): comes first if the slots are not ready, and last if neither the first entry with the tag nor
-    /// an empty chain settles it. So a loop of lookups is short, as for the function [`search`].
-    #[cold]
-    #[inline(never)]
-    fn search_on<K, V, S, Q: Equivalent<K> + ?Sized>(
-        &mut self,
-        inner: &Inner<K, V, S>,
-        hash: u64,
-        key: &Q,
-    ) -> Option<Located<'a, K, V>> {
-        // `Eq` may have taken the reader away.
-        self.slots.vouch();
         loop {
-            match search_chains(self.slots, inner, self.view.array, hash, key) {
+            match search_on_protected(slots.record, slots.protocol, inner, self.view.array, hash, key) {
                 Ok(located) => return located,
                 // Stored before keys are compared again, which may panic: the next lookup begins with this view.
                 Err(array) => {
@@ -452,6 +440,23 @@ impl<'a> Pins<'a> {
             }
         }
     }
+}
+
+/// The whole of [`Pins::search`], in the array that is pinned. `Err` as for [`search_chains`].
+#[cold]
+#[inline(never)]
+fn search_on_protected<'a, K, V, S, Q: Equivalent<K> + ?Sized>(
+    record: &'a Record,
+    protocol: &'a Protocol,
+    inner: &Inner<K, V, S>,
+    array: &'a Array,
+    hash: u64,
+    key: &Q,
+) -> Result<Option<Located<'a, K, V>>, &'a Array> {
+    let slots = Slots::of(record, protocol.reader_fence(), protocol);
+    // `Eq` may have taken the reader away.
+    slots.vouch();
+    search_chains(slots, inner, array, hash, key)
 }
 
 /// Pins the current array, in place of the one pinned before.

@@ -13,7 +13,8 @@
 //! A retire handle that finds no room takes its turn at a retire list that all handles share; it does not wait for the turn. It
 //! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader keeps alive stays in the shared
 //! list, with its grace period, for the next handle; the background reclaimer takes it over at its next turn. So the shared list
-//! never has more than a share, and a retire handle that is preempted in its turn delays no more than that.
+//! never has more than a share, and what protected loads hold of earlier ones: a retire handle that is preempted in its turn delays no
+//! more than that.
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use super::account::{Account, Limits};
 use super::handover::Stack;
 use super::retire_list::{Full, Pace, RetireList, SHARE};
 use crate::busted::{self, Variant};
+use crate::frames::is_freeing;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::wait::counters::Counters;
@@ -395,12 +397,12 @@ impl Turn<'_> {
     }
 
     /// Frees a share of the orphans. What a reader keeps alive goes back, since no thread serves the shared list, and a barrier
-    /// would not find it there. The next share waits until that reader has passed.
+    /// would not find it there. The next share waits until that reader has passed. Frees none within a destructor.
     fn reclaim_orphans(&mut self, limit: usize) -> usize {
         let core = &self.channel.core;
         let shared = self.shared.as_mut().expect("a turn has the lock until its drop");
         let is_over = matches!(core.protocol.check(shared.orphans), Ok(Grace::Over));
-        if limit == 0 || !core.has_orphans() || !is_over {
+        if limit == 0 || is_freeing() || !core.has_orphans() || !is_over {
             return 0;
         }
         let mut list = RetireList::of_orphans(core, limit);

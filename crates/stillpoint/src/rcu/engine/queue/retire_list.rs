@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::busted::{self, Variant};
-use crate::frames::{self, Foreign};
+use crate::frames::{self, is_freeing, Foreign};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{bit_of, Terms};
 use crate::rcu::engine::core::registry::Claim;
@@ -260,9 +260,9 @@ impl RetireList {
     }
 
     /// Adopts a share of the orphans and frees what is ready of it. Adopts nothing while objects of this list already wait
-    /// for a reader: the orphans would wait for the same reader.
+    /// for a reader: the orphans would wait for the same reader. Nor within a destructor: destructors of others do not nest in it.
     fn reclaim_orphans(&mut self) -> usize {
-        if self.awaits_readers() {
+        if self.awaits_readers() || is_freeing() {
             return 0;
         }
         self.adopt(SHARE.min(self.limits.objects.saturating_sub(self.len())));
@@ -464,12 +464,13 @@ impl RetireList {
         }
     }
 
-    /// Adopts a bounded share of orphans, up to the limits, and then does as [`poll_own`](RetireList::poll_own).
+    /// Adopts a bounded share of orphans, up to the limits, and then does as [`poll_own`](RetireList::poll_own). Adopts nothing within a
+    /// destructor.
     ///
     /// # Panics
     /// As [`poll_own`](RetireList::poll_own).
     pub(crate) fn poll(&mut self, limit: usize) -> usize {
-        if self.has_room(0) {
+        if self.has_room(0) && !is_freeing() {
             self.adopt(SHARE.min(self.limits.objects - self.len()));
         }
         self.poll_own(limit)

@@ -323,6 +323,23 @@ fn a_destructor_that_finds_no_room_visits_no_list() {
     domain.reclaimer().retire(error.into_inner()).expect("the object in the list can be freed");
 }
 
+/// Nor does it adopt what others have left, or free it: not in a poll, and not for room.
+#[test]
+fn a_destructor_adopts_nothing() {
+    let domain = Domain::builder().max_pending(1).build().expect("there is memory");
+    drop(domain.cell(1).take()); // left to the domain
+    let mut reclaimer = domain.reclaimer();
+    let freeing = crate::frames::Foreign::begin();
+    for _ in 0..10 {
+        assert_eq!(reclaimer.poll(), 0);
+    }
+    let retired = domain.cell(2).take().expect("it is there");
+    let error = domain.reclaimer().retire(retired).expect_err("nothing is freed");
+    drop(freeing);
+    assert_eq!(domain.stats().freed, 0);
+    domain.reclaimer().retire(error.into_inner()).expect("what was left can be freed");
+}
+
 /// While the thread waits, only its own looks find that its own load holds what is in its list.
 #[test]
 fn a_wait_for_what_a_load_of_the_thread_holds_in_its_own_list_fails() {
