@@ -85,6 +85,9 @@ const SERVED: u32 = u32::MAX;
 const STARTING: u32 = u32::MAX - 1;
 /// How many retirements pass from a failed start of a thread to the next try.
 const RETRY: u32 = 255;
+/// The same, if that start came within a region and ran no deleters. Even, so that the tries do not all come within one where every other
+/// retirement does.
+const SOON: u32 = 16;
 
 static RCU: Lasting<Reclamation> = Lasting::new();
 static HAZARD: Lasting<Reclamation> = Lasting::new();
@@ -165,11 +168,16 @@ impl Reclamation {
             return;
         }
         let is_there = self.spawn();
-        // Relaxed: everything that servers share is in the queue.
-        self.worker.store(if is_there { SERVED } else { RETRY }, Ordering::Relaxed);
         // Within a region, a deleter that synchronizes would wait for ever.
-        let may_wait = || domains()[0].is_none_or(|rcu| raw::blocked_by_caller(&rcu.domain).is_ok());
-        if !is_there && may_wait() {
+        let polls = !is_there && domains()[0].is_none_or(|rcu| raw::blocked_by_caller(&rcu.domain).is_ok());
+        let next = match (is_there, polls) {
+            (true, _) => SERVED,
+            (_, true) => RETRY,
+            (_, false) => SOON,
+        };
+        // Relaxed: everything that servers share is in the queue.
+        self.worker.store(next, Ordering::Relaxed);
+        if polls {
             // Deleters may reach cancellation points.
             let _whole = Uncancelled::new();
             let _ignored = tsan::ignore();

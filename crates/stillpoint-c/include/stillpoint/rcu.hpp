@@ -37,7 +37,7 @@
 //     retirement starts the thread. All signals but SIGPROF and those of faults are blocked on it. It has the policy SCHED_OTHER, and the
 //     CPUs with which the process began. While the thread runs, no deleter runs within lock, unlock, retire or rcu_retire. If the thread
 //     cannot be started, every 256th retirement tries again; a retirement outside regions that cannot start the thread runs deleters
-//     itself, and so does rcu_barrier while there is no thread.
+//     itself, and so does rcu_barrier while there is no thread: a program that retires only within regions calls it then.
 //   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter, or in any destructor, callback or hook that the
 //     library calls, could wait for its own end: it reports the mistake (still_on_report in stillpoint.h), and returns at once.
 //   - rcu_synchronize within a region of the same thread reports the mistake, and waits for ever. So does rcu_barrier if anything is scheduled,

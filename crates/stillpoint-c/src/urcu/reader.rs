@@ -299,6 +299,17 @@ pub(super) fn plain_frame(begins: bool) {
     }
 }
 
+/// The same for deferred calls of qsbr: the thread is offline after a turn, whatever the functions have called.
+pub(super) fn offline_frame(begins: bool) {
+    plain_frame(begins);
+    let flavour = of(STILL_URCU_QSBR);
+    if let (false, Some(parts)) = (begins, flavour.parts()) {
+        if parts.is_online() {
+            flavour.go(parts, false);
+        }
+    }
+}
+
 /// Runs at the beginning and at the end of a turn of callbacks, in qsbr: the thread has an online reader during the turn.
 pub(super) fn frame(begins: bool) {
     plain_frame(begins);

@@ -21,7 +21,7 @@ use stillpoint_sys::sync::Door;
 
 use self::cpus::possible_cpus;
 use super::flavour::{Flavour, Locked};
-use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
+use super::reader::{acquires, frame, offline_frame, plain_frame, releases, AGAIN};
 use crate::border::Refusal;
 use crate::own;
 use crate::report::report;
@@ -311,7 +311,8 @@ impl Flavour {
             let mut lock = self.lock();
             worker_at(&self.shared.deferred).unwrap_or_else(|| {
                 // Not online, also in qsbr: a deferred function may wait for a thread that waits for readers.
-                let worker = Worker::with_frame(self, true, plain_frame);
+                let worker =
+                    Worker::with_frame(self, true, if self.is_qsbr() { offline_frame } else { plain_frame });
                 worker.is_born(&mut lock);
                 // Release: pairs with the acquire in `worker_at`.
                 self.shared.deferred.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);

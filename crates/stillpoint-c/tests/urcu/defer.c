@@ -37,6 +37,10 @@ static void is_no_reader(void *argument)
     (void)argument;
     CHECK(!rcu_read_ongoing());
     synchronize_rcu();
+    /* Nothing of this leaves a reader behind. */
+    rcu_quiescent_state();
+    rcu_thread_offline();
+    rcu_thread_online();
 }
 
 static int pushed_calls;
@@ -111,6 +115,7 @@ int main(void)
     defer_rcu(is_no_reader, NULL);
     rcu_defer_barrier();
     CHECK(LOAD(pushed_calls) == 100);
+    synchronize_rcu();
     rcu_defer_unregister_thread();
     CHECK(LOAD(next) == number);
     rcu_unregister_thread();

@@ -295,7 +295,8 @@ impl Reclaimer {
     /// reader: what a reader keeps alive stays.
     ///
     /// For occasional calls that need what is ready *now*: each may issue a heavy fence. Without a limit (`usize::MAX`), it takes
-    /// time in proportion to what was left.
+    /// time in proportion to what was left. Destructors call [`poll`](Reclaimer::poll) instead, which adopts nothing there: destructors of
+    /// what others have left would nest in them.
     ///
     /// ```
     /// use std::time::Duration;

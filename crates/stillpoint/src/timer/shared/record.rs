@@ -494,9 +494,8 @@ impl<T> Record<T> {
 
     /// For the owner, whose wheel gives the entry of this arming up: if the arming was revoked, its callback gets this deadline.
     pub(super) fn note_deadline(&self, of: u64, deadline: u64) {
-        // Relaxed, all: only the owner goes on from REVOKED, so no thread writes these fields meanwhile.
-        let found = self.state.load(Ordering::Relaxed);
-        if phase(found) == REVOKED && generation(found) == of {
+        // Relaxed, all: from this state, in which no thread has the lock, only the owner goes on. So no other writes these fields.
+        if self.state.load(Ordering::Relaxed) == state(of, REVOKED) {
             self.deadline.store(deadline, Ordering::Relaxed);
             self.flags.store(self.flags.load(Ordering::Relaxed) & !RELATIVE, Ordering::Relaxed);
         }

@@ -242,6 +242,10 @@ impl Channel {
     }
 
     fn take_turn(&self, full: Full) -> usize {
+        // Destructors of others do not nest in one.
+        if is_freeing() {
+            return 0;
+        }
         let Some(mut turn) = self.begin() else { return 0 };
         let list = turn.list();
         let freed = list.advance(SHARE);
@@ -397,12 +401,12 @@ impl Turn<'_> {
     }
 
     /// Frees a share of the orphans. What a reader keeps alive goes back, since no thread serves the shared list, and a barrier
-    /// would not find it there. The next share waits until that reader has passed. Frees none within a destructor.
+    /// would not find it there. The next share waits until that reader has passed.
     fn reclaim_orphans(&mut self, limit: usize) -> usize {
         let core = &self.channel.core;
         let shared = self.shared.as_mut().expect("a turn has the lock until its drop");
         let is_over = matches!(core.protocol.check(shared.orphans), Ok(Grace::Over));
-        if limit == 0 || is_freeing() || !core.has_orphans() || !is_over {
+        if limit == 0 || !core.has_orphans() || !is_over {
             return 0;
         }
         let mut list = RetireList::of_orphans(core, limit);
