@@ -5,6 +5,7 @@
  *
  *     cc events.c $(pkg-config --cflags --libs stillpoint) -pthread && ./a.out
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +54,9 @@ static void *loop(void *handled)
         fail("no loop");
     for (uint64_t all = 0; all < EVENTS;) {
         still_offline(reader); /* no grace period waits for an offline reader */
-        if (epoll_wait(epoll, &event, 1, -1) < 0)
-            abort();
+        while (epoll_wait(epoll, &event, 1, -1) < 0)
+            if (errno != EINTR)
+                abort();
         still_online(reader);
         uint64_t number = 0;
         if (read(wake, &number, sizeof number) != sizeof number)

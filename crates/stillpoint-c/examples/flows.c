@@ -155,8 +155,17 @@ static void handle(struct writer *writer, const struct packet *packet, uint64_t 
         flow->tuple = packet->tuple;
         flow->packets = 1;
         flow->bytes = packet->bytes;
-        if (still_table_insert(table, &packet->tuple, flow, NULL) != 0)
+        switch (still_table_insert(table, &packet->tuple, flow, NULL)) {
+        case 0:
+            break;
+        case -ENOSPC: /* a viewer holds up an entry that was removed: its flow is free already */
+            put_back(flow, writer->local);
+            writer->refused++;
+            return;
+        default:
             fail("no entry");
+            return;
+        }
         writer->begun++;
         break;
     default:

@@ -6,6 +6,7 @@
  *
  *     cc sleeper.c $(pkg-config --cflags --libs stillpoint) -pthread && ./a.out
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +65,9 @@ static void *loop(void *handled)
     for (int i = 0; i < EVENTS; i++) {
         still_reader_offline(reader); /* no writer fences for it while the thread sleeps */
         tell(resting);
-        if (epoll_wait(epoll, &event, 1, -1) < 0)
-            abort();
+        while (epoll_wait(epoll, &event, 1, -1) < 0)
+            if (errno != EINTR)
+                abort();
         hear(wake);
         struct still_protected found = still_protect(reader, &route); /* the reader is back */
         if (((struct route *)found.object)->hops < 0)

@@ -14,6 +14,7 @@ use std::thread;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use stillpoint::rcu::{Domain, RcuCell};
 
 const WORKERS: usize = 2;
@@ -43,7 +44,10 @@ fn work(
     loop {
         events.clear();
         // This may wait for any time. Nothing can be loaded meanwhile, because the reader is borrowed.
-        reader.offline(|| epoll::wait(&poll, spare_capacity(&mut events), None))?;
+        match reader.offline(|| epoll::wait(&poll, spare_capacity(&mut events), None)) {
+            Err(Errno::INTR) => continue,
+            waited => _ = waited?,
+        }
         for _ in &events {
             match connection.read(&mut buffer) {
                 Ok(0) => return Ok(answered),
@@ -51,7 +55,11 @@ fn work(
                     // Online again, and up to date. The reference may be kept until the batch is done.
                     let greeting = greeting.load(&reader).expect("there is always one");
                     for _ in 0..requests {
-                        writeln!(connection, "{}", greeting.text)?;
+                        match writeln!(connection, "{}", greeting.text) {
+                            // A peer that does not read its answers is given up.
+                            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(answered),
+                            written => written?,
+                        }
                     }
                     answered += requests;
                 }

@@ -1,7 +1,7 @@
 //! A `Sleep` future, served by a wheel inside a small executor for one thread.
 //!
-//! The executor polls the tasks that were woken. When there are none, it sleeps until the wheel's next deadline. A future
-//! that is dropped cancels its timer.
+//! The executor polls the tasks that were woken. When there are none, it sleeps until the wheel's next deadline, or until another
+//! thread wakes a task. A future that is dropped cancels its timer.
 //!
 //! Run it with `cargo run --example sleep`.
 
@@ -13,7 +13,7 @@ use std::pin::{pin, Pin};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use stillpoint::timer::{Clock, Key, Limit, Wheel};
@@ -93,11 +93,14 @@ type Queue = Arc<Mutex<VecDeque<usize>>>;
 struct Task {
     number: usize,
     queue: Queue,
+    executor: Thread,
 }
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(self.number);
+        // It may be asleep. If not, its next sleep ends at once.
+        self.executor.unpark();
     }
 }
 
@@ -107,17 +110,18 @@ fn run(timers: &Timers, futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     let mut futures: Vec<_> = futures.into_iter().map(Some).collect();
     let mut left = futures.len();
     while left > 0 {
+        // At each turn, so that tasks that wake each other all the time do not hold timers up.
+        let idle = timers.advance();
         let woken = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let Some(number) = woken else {
-            match timers.advance() {
-                Some(idle) if queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty() => {
-                    thread::sleep(idle);
-                }
-                _ => {}
+            match idle {
+                Some(idle) => thread::park_timeout(idle),
+                None => thread::park(),
             }
             continue;
         };
-        let waker = Waker::from(Arc::new(Task { number, queue: Arc::clone(&queue) }));
+        let waker =
+            Waker::from(Arc::new(Task { number, queue: Arc::clone(&queue), executor: thread::current() }));
         let finished = futures[number]
             .as_mut()
             .is_some_and(|future| future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());

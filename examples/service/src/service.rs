@@ -24,6 +24,7 @@ use stillpoint::timer::{Key, delay_queue::DelayQueue};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, sleep_until};
 
 #[global_allocator]
@@ -31,6 +32,8 @@ static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 const MAX_SESSIONS: usize = 100_000;
 const MAX_MILLIS: u64 = 60_000;
+/// How long requests may take after the end was asked for: longer than the longest of ours.
+const LAST_REQUESTS: Duration = Duration::from_millis(MAX_MILLIS + 5_000);
 
 static METRICS: Metrics = Metrics::new();
 
@@ -143,7 +146,16 @@ async fn run(path: String) -> Result<(), Box<dyn Error>> {
         .with_state(Arc::clone(&app));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on {}", listener.local_addr()?);
-    serve(listener, router).with_graceful_shutdown(async move { _ = end.recv().await }).await?;
+    let (tell, told) = oneshot::channel();
+    let ends = async move {
+        _ = end.recv().await;
+        _ = tell.send(());
+    };
+    tokio::select! {
+        served = serve(listener, router).with_graceful_shutdown(ends).into_future() => served?,
+        // A request of which the peer does not send the rest would keep the service up.
+        () = async { _ = told.await; sleep(LAST_REQUESTS).await } => eprintln!("the last requests were cut off"),
+    }
 
     app.expiry.close();
     println!("ended with {} sessions", app.expiry.drain().count());
