@@ -314,7 +314,7 @@ where
     /// counts as room.
     ///
     /// # Errors
-    /// When there is no memory, or the limit is lower. The table stays as it is.
+    /// When there is no memory, or the limit is lower. The table stays as it is, and keeps memory for entries that the call has got.
     ///
     /// # Panics
     /// With the panic of a destructor, before any room has been made.

@@ -177,3 +177,23 @@ fn an_empty_table_of_huge_values_says_what_it_lacks() {
         "{error}"
     );
 }
+
+/// What others have left to the domain is not freed in place of the table's own entry, whichever thread looks.
+#[test]
+fn what_others_have_left_does_not_keep_a_table_full() {
+    let domain = Domain::new();
+    let table: Table<u64, u64> = Table::builder_in(&domain).max_len(1).build().unwrap();
+    for round in 0..16 {
+        let insert_again = || {
+            let reader = domain.reader();
+            table.insert(round, 1).unwrap();
+            let (guard, cell) = (reader.pin(), domain.cell(0));
+            (0..200).for_each(|number| drop(cell.replace(number)));
+            drop(table.remove(&round));
+            drop(guard);
+            table.insert(round, 2).expect("the entry can be freed");
+            drop(table.remove(&round));
+        };
+        std::thread::scope(|scope| scope.spawn(insert_again).join().unwrap());
+    }
+}

@@ -128,6 +128,9 @@ const RUN: u32 = 32;
 /// a spare slot is owed, any slot that is freed becomes a spare one.
 pub(crate) const SPARE: u32 = if cfg!(stillpoint_loom) { 1 } else { 64 };
 
+/// The largest number of entries: an index has 32 bits.
+pub(crate) const MOST: usize = (u32::MAX - 1 - SPARE) as usize;
+
 pub(crate) struct Arena<K, V> {
     slots: Chunks<Slot<K, V>>,
     /// Slots from this index on were never used.
@@ -154,8 +157,7 @@ impl<K, V> Arena<K, V> {
     pub(crate) fn new(slots: usize, limit: Option<usize>, touch: Touch) -> Option<Self> {
         // The index 0 means that there is no entry.
         let first = 1 + SPARE;
-        let most = (u32::MAX - first) as usize;
-        let limit = limit.unwrap_or(most).min(most) + first as usize;
+        let limit = limit.unwrap_or(MOST).min(MOST) + first as usize;
         let slots = slots.checked_add(first as usize)?.min(limit);
         Some(Self {
             slots: Chunks::new(slots, touch)?,

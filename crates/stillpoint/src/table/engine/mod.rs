@@ -142,13 +142,18 @@ impl<K, V, S> Inner<K, V, S> {
         V: Send + Sync + 'static,
     {
         let capacity = shape.capacity.min(shape.limit.unwrap_or(usize::MAX));
+        // Before any memory is asked for, and touched.
+        let buckets = Array::len_for(capacity)?;
+        if capacity > arena::MOST {
+            return None;
+        }
         let touch = if capacity > 0 { Touch::Now } else { Touch::Lazily };
         let slots = match capacity {
             0 => 64,
             capacity => capacity.checked_add(PENDING.min(capacity))?,
         };
         let arena = Arena::new(slots, shape.limit, touch)?;
-        let array = Array::new(Array::len_for(capacity)?, touch)?;
+        let array = Array::new(buckets, touch)?;
         let (start, mask) = (array.start(), array.len() - 1);
         let store = Arc::new(Store::new(arena, array));
         let array = store.first.as_ptr();

@@ -152,8 +152,8 @@ impl Places {
 
     /// For a caller that found no free slot: runs up to `limit` destructors, as many as are ready, and returns their
     /// number. Starts a grace period at once, regardless of the pace. Looks at every entry once. Leaves out the shelves
-    /// that other threads hold, since it never waits. Adopts a share of what was left to the domain, where the table's own entries may be.
-    /// Does nothing in a destructor, since these do not nest.
+    /// that other threads hold, since it never waits. If nothing is ready, adopts a share of what was left to the domain, where the table's
+    /// own entries may be, and looks again. Does nothing in a destructor, since these do not nest.
     ///
     /// # Panics
     /// With the first panic of a destructor, after the others have run.
@@ -161,7 +161,15 @@ impl Places {
         if is_freeing() {
             return 0;
         }
+        let freed = self.free_up_to(limit);
+        if freed > 0 || !self.core.has_orphans() {
+            return freed;
+        }
         self.take_in(limit);
+        self.free_up_to(limit)
+    }
+
+    fn free_up_to(&self, limit: usize) -> usize {
         let turns = || self.places.iter().filter_map(|own| own.place.begin(&self.core));
         for mut turn in turns() {
             if let Some(list) = turn.list() {

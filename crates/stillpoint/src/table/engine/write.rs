@@ -257,7 +257,7 @@ where
         let place = self.locate(&mut held, hash);
         let spot = match only {
             Only::InPlaceOf(old) => self.find_again(&held, place, hash, old),
-            Only::Always | Only::New => self.find(place, hash, |_, key| under_lock(|| key == new.key())),
+            Only::Always | Only::New => self.find(place, hash, |_, key| under_lock(|| new.key() == key)),
         };
         match (&spot, only) {
             (Some(present), Only::New) => {
