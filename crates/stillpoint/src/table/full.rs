@@ -4,9 +4,9 @@ use std::fmt;
 ///
 /// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that are not freed
 /// yet, reach the limit. These wait for a reader that holds them up, or for another writer that was preempted while it
-/// freed some, or before it has found that its key is there: then another attempt succeeds when that writer runs again. A full table still replaces entries, until
-/// replaced entries that wait also take its 64 spare slots. A table without a limit is full when there is no memory. An insertion in
-/// a destructor, or under the lock of another table (in `Eq` or `Hash`), frees nothing, so it may find a table full of what nobody holds up.
+/// freed some, or before it has found that its key is there: then another attempt succeeds when that writer runs again. A full table
+/// still replaces entries, until replaced entries that wait also take its 64 spare slots. A table without a limit is full when there is
+/// no memory. An insertion in a destructor, or under the lock of another table (in `Eq` or `Hash`), frees nothing, so it may find a table full of what nobody holds up.
 ///
 /// ```
 /// use stillpoint::{rcu::Domain, table::{Full, Table}};
