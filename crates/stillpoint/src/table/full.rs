@@ -6,7 +6,8 @@ use std::fmt;
 /// yet, reach the limit. These wait for a reader that holds them up, or for another writer that was preempted while it
 /// freed some, or before it has found that its key is there: then another attempt succeeds when that writer runs again. A full table
 /// still replaces entries, until replaced entries that wait also take its 64 spare slots. A table without a limit is full when there is
-/// no memory. An insertion in a destructor, or under the lock of another table (in `Eq` or `Hash`), frees nothing, so it may find a table full of what nobody holds up.
+/// no memory. An insertion in a destructor, or under the lock of another table (in `Eq` or `Hash`), frees nothing, so it may find a table
+/// full of what nobody holds up.
 ///
 /// ```
 /// use stillpoint::{rcu::Domain, table::{Full, Table}};
