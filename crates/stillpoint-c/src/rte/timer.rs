@@ -498,14 +498,11 @@ impl Data {
         }
         served.begin(now);
         Call::with(|call| {
-            while let Some(timer) = served.pop(me) {
+            while !self.is_freed() {
+                let Some(timer) = served.pop(me) else { break };
                 call.timer.set(timer.0.as_ptr().cast_const().cast());
                 fire(timer);
-                let is_freed = self.is_freed();
                 if call.timer.replace(ptr::null()).is_null() {
-                    if is_freed {
-                        return;
-                    }
                     continue;
                 }
                 // SAFETY: the function has not stopped or reset the timer, so the timer is still RUNNING here. So it is valid, and no other
@@ -513,8 +510,8 @@ impl Data {
                 unsafe {
                     let place = timer.0.as_ptr();
                     match (*place).period {
-                        _ if is_freed => return timer.set(STOPPED),
                         0 => timer.set(STOPPED),
+                        _ if self.is_freed() => timer.set(STOPPED),
                         period => {
                             (*place).expire = (*place).expire.wrapping_add(period);
                             mine.add((self.number, me), timer, now, (*place).expire, false);
