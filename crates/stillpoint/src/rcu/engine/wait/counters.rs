@@ -42,12 +42,17 @@ pub(crate) struct Counters {
     /// Number of pending objects that wait for a token.
     dated: AtomicU64,
     /// Number of callbacks that any thread pushed to a queue.
-    pushed: AtomicU64,
+    pushed: Apart<AtomicU64>,
     /// Number of pushed callbacks that are no longer in the queue. Written by the thread that has its turn.
     removed: AtomicU64,
     /// The round of the polls through the lists of threads.
     round: Round,
 }
+
+/// In a cache line of its own: threads that push would share the line with the thread that counts what it calls.
+#[derive(Default)]
+#[repr(align(64))]
+struct Apart<T>(T);
 
 #[cfg(not(stillpoint_loom))]
 impl Counters {
@@ -282,7 +287,7 @@ impl Served<'_> {
 impl Counters {
     #[inline]
     pub(crate) fn count_pushed(&self) {
-        self.pushed.fetch_add(1, RELAXED);
+        self.pushed.0.fetch_add(1, RELAXED);
     }
 
     /// Counts one called callback.
@@ -293,7 +298,7 @@ impl Counters {
 
     /// Counts a callback that has gone to another queue, which counts it as pushed.
     pub(crate) fn count_passed(&self) {
-        self.pushed.fetch_sub(1, RELAXED);
+        self.pushed.0.fetch_sub(1, RELAXED);
     }
 
     /// Counts callbacks that have gone elsewhere.
@@ -309,7 +314,7 @@ impl Counters {
     /// Number of callbacks that were pushed and not removed.
     pub(crate) fn in_queue(&self) -> u64 {
         let removed = self.removed.load(RELAXED);
-        self.pushed.load(RELAXED).saturating_sub(removed)
+        self.pushed.0.load(RELAXED).saturating_sub(removed)
     }
 }
 
@@ -395,7 +400,7 @@ impl Sum {
         counters.fold(Self::default(), |sum, counters| {
             let (ready, pinned, oldest) = counters.held_by(holders);
             Self {
-                retired: sum.retired + counters.retired.load(RELAXED) + counters.pushed.load(RELAXED),
+                retired: sum.retired + counters.retired.load(RELAXED) + counters.pushed.0.load(RELAXED),
                 freed: sum.freed + counters.freed.load(RELAXED),
                 pending: sum.pending + counters.pending.load(RELAXED) + counters.in_queue(),
                 pending_bytes: sum.pending_bytes + counters.pending_bytes.load(RELAXED),

@@ -52,7 +52,8 @@ pub(crate) struct Callbacks {
     /// Used only by the thread that has the turn.
     state: UnsafeCell<State>,
     /// Serving threads that have nothing to do sleep on it, and so do threads that wait for the end of a turn.
-    event: Event,
+    /// Padded: each push looks at it, and the thread that has the turn writes beside it.
+    event: CachePadded<Event>,
     /// Number of threads that serve until they are stopped.
     servers: AtomicUsize,
     /// Whether these threads should return.
@@ -106,7 +107,7 @@ impl Callbacks {
             lanes: Default::default(),
             turn: Turn::default(),
             state: UnsafeCell::new(State::new(0)),
-            event: Event::new(Duration::MAX),
+            event: CachePadded::new(Event::new(Duration::MAX)),
             servers: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
             refusals: AtomicU64::new(0),

@@ -20,6 +20,11 @@ use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 use stillpoint_sys::tsan;
 
+/// The least time of a turn that has called something, for a thread that serves. Each turn takes the lines to which other threads push,
+/// so it doubles while turns follow each other, up to [`LONGEST_GATHER`].
+const FIRST_GATHER: Duration = Duration::from_micros(2);
+const LONGEST_GATHER: Duration = Duration::from_micros(16);
+
 /// Counts a thread as a server, as long as this value exists.
 pub(crate) struct Server<Q: Borrow<Callbacks>> {
     queue: Q,
@@ -63,13 +68,14 @@ impl Callbacks {
         // Acquire: pairs with the release in `stop`, so that what was pushed before it is seen.
         let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
         let (mut patience, mut first, mut share) = (Patience::new(), None, SHARE);
-        let mut was_empty = false;
+        let (mut was_empty, mut gather) = (false, FIRST_GATHER);
         loop {
             server.count_again();
             let is_stopped = is_to_stop();
             if !goes_on() {
                 return first;
             }
+            let begun = self.core.protocol.age();
             let outcome = self.attempt(share);
             share = outcome.share;
             if let Some(panic) = outcome.panic {
@@ -84,8 +90,13 @@ impl Callbacks {
             }
             was_empty = is_empty;
             if outcome.called > 0 {
+                if !matches!(outcome.next, Obstacle::Nothing) {
+                    self.let_gather(begun, gather);
+                    gather = LONGEST_GATHER.min(gather * 2);
+                }
                 continue;
             }
+            gather = FIRST_GATHER;
             if is_empty {
                 let is_pushed = self.lanes.iter().any(|lane| !lane.is_empty());
                 if !is_pushed && self.has_work() {
@@ -99,6 +110,15 @@ impl Callbacks {
             } else {
                 self.wait(outcome.next, &mut patience, None, || is_to_stop() != is_stopped || !goes_on());
             }
+        }
+    }
+
+    /// Waits for this time since the age of the domain at which a turn has begun: if threads push all the time, the next turn finds several
+    /// callbacks.
+    fn let_gather(&self, begun: Duration, time: Duration) {
+        while !cfg!(stillpoint_loom) && self.core.protocol.age().saturating_sub(begun) < time {
+            // A thread that pushes may need this processor.
+            stillpoint_sys::os::yield_cpu();
         }
     }
 
@@ -453,11 +473,46 @@ impl Marker {
 mod tests {
     use std::ptr::NonNull;
     use std::sync::Arc;
+    use std::time::Instant;
 
     use super::super::{Callback, Callbacks};
+    use super::LONGEST_GATHER;
     use crate::rcu::Domain;
 
     unsafe extern "C-unwind" fn nothing(_: NonNull<Callback>) {}
+
+    /// A callback that pushes itself again, so that each turn calls one.
+    #[repr(C)]
+    struct Again {
+        callback: Callback,
+        queue: Arc<Callbacks>,
+        left: u64,
+    }
+
+    unsafe extern "C-unwind" fn again(callback: NonNull<Callback>) {
+        // SAFETY: the callback is the first field, and the test keeps it until the server has returned.
+        let this = unsafe { callback.cast::<Again>().as_mut() };
+        match this.left.checked_sub(1) {
+            // SAFETY: the callback belongs to the queue until it is called again.
+            Some(left) => unsafe {
+                this.left = left;
+                this.queue.push(callback, again);
+            },
+            None => this.queue.stop(),
+        }
+    }
+
+    #[test]
+    fn turns_that_follow_each_other_let_pushes_gather() {
+        const TURNS: u64 = 50;
+        let queue = Arc::new(Callbacks::new(Arc::clone(Domain::new().core()), None));
+        let mut one = Again { callback: Callback::new(), queue: Arc::clone(&queue), left: TURNS };
+        // SAFETY: the callback stays until the server has returned.
+        unsafe { queue.push(NonNull::from(&mut one).cast(), again) };
+        let begun = Instant::now();
+        assert!(queue.run_while(|| true).is_none());
+        assert!(begun.elapsed() > LONGEST_GATHER * TURNS as u32 / 2, "{:?}", begun.elapsed());
+    }
 
     /// A server that has seen nothing does not sleep over it: nobody would wake it when the reader has gone.
     #[test]
