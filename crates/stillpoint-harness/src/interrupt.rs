@@ -1,5 +1,7 @@
-//! Ctrl-C and SIGTERM: the first one ends the measurement early, the second one ends the program.
+//! Ctrl-C, SIGTERM and SIGHUP: the first one ends the measurement early, the second one ends the program.
 
+use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +19,8 @@ struct Last {
 /// Exit code of a program ended by SIGINT, by the convention of shells.
 const KILLED_BY_SIGINT: i32 = 130;
 
-/// Installs a handler for both signals. If that is refused, they keep their default effect.
+/// Installs a handler for both signals, and for SIGHUP. If that is refused, they keep their default effect. Signals that the program was
+/// told to ignore stay ignored: `nohup` does that.
 ///
 /// The first signal is answered on standard error, because building large structures or ending a round may take a
 /// while.
@@ -36,8 +39,24 @@ pub(crate) fn listen_and(tell: fn()) {
         }
         tell();
     };
-    if let Err(error) = ctrlc::set_handler(handler) {
+    let ignored: Vec<i32> =
+        [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].into_iter().filter(is_ignored).collect();
+    let installed = ctrlc::set_handler(handler);
+    for signal in ignored {
+        // SAFETY: the signal exists, and this disposition runs no code.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    if let Err(error) = installed {
         output::tell(format!("warning: Ctrl-C will end the program at once, without results: {error}"));
+    }
+}
+
+fn is_ignored(signal: &i32) -> bool {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new one, the call writes the present disposition, for which there is room; all zeros are a valid one.
+    unsafe {
+        libc::sigaction(*signal, ptr::null(), now.as_mut_ptr());
+        now.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 

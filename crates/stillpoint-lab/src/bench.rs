@@ -225,15 +225,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         controls.extend(of_these);
         results::check_interrupt(&rows)?;
         if let Some(report) = report.as_ref().filter(|_| !rows.is_empty()) {
-            report.write(&machine, &rows, &controls)?;
+            // The other experiments still run, and their results are kept.
+            if let Err(stop) = report.write(&machine, &rows, &controls) {
+                output::tell(&stop);
+                stopped = stopped.or(Some(stop));
+            }
         }
     }
     results::check_interrupt(&rows)?;
     if rows.is_empty() {
         return Err(stopped.unwrap_or_else(|| Stop::usage(NO_ROWS)));
     }
-    results.write(&machine, &rows, Beside::rows(&controls), &figures())?;
-    stopped.map_or_else(|| json::judge(&rows), Err)
+    let written = results.write(&machine, &rows, Beside::rows(&controls), &figures());
+    let judged = stopped.map_or_else(|| json::judge(&rows), Err);
+    if let (Err(stop), Err(_)) = (&written, &judged) {
+        output::tell(stop);
+    }
+    judged.and(written)
 }
 
 /// Prints the answer of an experiment, and the tables of its figures; with `verbose`, everything.

@@ -116,6 +116,8 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let course = Course::follow(context, plan.duration);
     let run = plan.run(context, &Watchdog::start(findings, broken))?;
     report::show(context, &run);
-    results.write(&Machine::look(peers), &course.rows(), Nothing {}, FIGURES)?;
-    report::judge(context, &run, broken)
+    let written = results.write(&Machine::look(peers), &course.rows(), Nothing {}, FIGURES);
+    // What was found is told even if the results cannot be written.
+    report::judge(context, &run, broken)?;
+    written
 }

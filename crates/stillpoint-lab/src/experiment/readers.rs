@@ -79,9 +79,39 @@ pub(crate) fn lookups(outcomes: &[ReadOutcome]) -> f64 {
     outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64
 }
 
-/// The seed of one reader's keys.
+/// The state in which one reader's keys begin.
+///
+/// Mixed twice: a number that is drawn from the generator of the round is a state of it, so a reader that began there would follow the
+/// writer, and the other readers, from key to key.
 fn reader_seed(seed: u64, index: usize) -> u64 {
-    Random::new(seed).nth(index + 1)
+    Random::new(Random::new(seed).nth(index + 1)).draw()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use stillpoint_peers::Lookups;
+
+    use super::*;
+
+    #[test]
+    fn no_reader_follows_another_one_or_the_writer() {
+        const KEYS: usize = 4096;
+        let stop = AtomicBool::new(false);
+        let mut writer = Random::new(1);
+        let mut seen: HashSet<u64> = (0..KEYS).map(|_| writer.draw()).collect();
+        for index in 0..8 {
+            let seed = reader_seed(1, index);
+            let job = ReadJob { index, seed, stop: &stop, work: None };
+            let mut lookups = Lookups::new(&job, 1 << 63);
+            let keys = (0..KEYS).map(|_| lookups.index() as u64);
+            // All bits of a key but the highest are in its index.
+            let drawn = |key: u64| [key, key | 1 << 63];
+            let met = keys.flat_map(drawn).filter(|key| !seen.insert(*key)).count();
+            assert_eq!(met, 0, "reader {index}");
+        }
+    }
 }
 
 /// Contenders with a deliberate defect, to check that the rounds detect it.

@@ -180,14 +180,13 @@ pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Se
                 figures.iter().copied().filter(|figure| figure.experiment == experiment).collect();
             // A disturbed row is worse than it should be, so a place without it shows another picture.
             let is_quiet = |row: &&Row| disturbance([*row]).is_none();
-            let quiet: Vec<Row> = read.rows.iter().filter(is_quiet).cloned().collect();
-            let quiet = figures::charts(&wanted, &quiet);
             let shown = |chart: Chart| {
                 let covered = read.rows.iter().filter(|row| row.void.is_none() && chart.covers(row));
                 let controls = control::controls(covered);
                 let verdicts = chart.verdicts(defaults(experiment), is_ours);
-                let quiet_figures = quiet.iter().find(|quiet| quiet.file() == chart.file());
-                let quiet_figures = quiet_figures.map(Chart::measured).unwrap_or_default();
+                let quiet = read.rows.iter().filter(is_quiet).filter(|row| chart.is_of(row));
+                let quiet = figures::charts(&[chart.figure], &quiet.cloned().collect::<Vec<_>>());
+                let quiet_figures = quiet.first().map(Chart::measured).unwrap_or_default();
                 let differ = |place: &(String, _)| !quiet_figures.contains(place);
                 let disturbed = chart.measured().into_iter().filter(differ).map(|(at, _)| at).collect();
                 let id = format!("{}-{}", chart.file(), number + 1);

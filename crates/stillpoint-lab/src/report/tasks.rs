@@ -82,7 +82,8 @@ impl Line<'_> {
         let ratio = if is_rate { mine / theirs } else { theirs / mine };
         let noise = again.and_then(figure).map(|again| (again / mine).max(mine / again));
         let ratio = match ratio {
-            _ if disturbance([ours, best]).is_some() => "disturbed".to_owned(),
+            // Also by a row that only seems to be worse than the best, and by the control.
+            _ if disturbance(here.iter().copied()).is_some() => "disturbed".to_owned(),
             ratio if ratio.max(1.0 / ratio) < EVEN.max(noise.unwrap_or(1.0)) => format!("{ratio:.2}x, even"),
             ratio if ratio < 1.0 => format!("**{}**", factor(ratio)),
             ratio => factor(ratio),

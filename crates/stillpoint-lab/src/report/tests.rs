@@ -67,9 +67,43 @@ fn the_page_says_what_disturbed_a_run() {
     );
     let book = markdown::text(&[read(rows)]);
     assert!(book.contains("| disturbed |") && !book.contains("4.00x"), "{book}");
+    // One that only seems to be worse than the best leaves open who is best.
+    let rows = vec![
+        cost("pin", "stillpoint/guard", 2.0),
+        cost("pin", "crossbeam-epoch", 8.0),
+        foreign(cost("pin", "liburcu/memb", 30.0).with("round_s", 1.0)),
+    ];
+    let book = markdown::text(&[read(rows)]);
+    assert!(book.contains("| disturbed |") && !book.contains("4.00x"), "{book}");
     // Of another experiment, or another program: nothing is known.
     let unknown = foreign(cost("pin", "stillpoint/guard", 2.0));
     assert!(!page(vec![unknown]).contains("Other programs"));
+}
+
+/// A chart's name omits what is the same in all its rows, so it is another one if only those of one setting are quiet.
+#[test]
+fn a_setting_that_is_disturbed_leaves_the_others_decided() {
+    let period = |workload: &str, contender: &str, microseconds: f64, foreign_cpus: f64| {
+        let row = Row::new("preempt", "overcommit", contender).with("workload", workload);
+        let mut row = row.with("readers_per_core", 8).with("round_s", 1.0);
+        row.put("gp_us_mean", microseconds, 3);
+        row.put("foreign_cpus", foreign_cpus, 3);
+        row
+    };
+    let rows = vec![
+        period("mail", "stillpoint/protected", 10.0, 0.0),
+        period("mail", "liburcu/memb", 40.0, 0.0),
+        period("memory", "stillpoint/protected", 10.0, 0.5),
+        period("memory", "liburcu/memb", 40.0, 0.5),
+    ];
+    let results = [read(rows)];
+    let sections = sections::of(&results, preempt::Plan::FIGURES);
+    let charts = sections.iter().flat_map(|section| &section.charts);
+    let places: Vec<(bool, usize)> = charts
+        .filter(|shown| shown.chart.figure.name == "grace-periods")
+        .map(|shown| (shown.chart.file().contains("mail"), shown.disturbed.len()))
+        .collect();
+    assert_eq!(places, [(true, 0), (false, 1)]);
 }
 
 #[test]

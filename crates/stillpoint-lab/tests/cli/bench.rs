@@ -1,7 +1,7 @@
 //! Short measurements: the form of the results, not their figures.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::common::{json, run, stderr, stdout, stillpoint};
 use serde_json::Value;
@@ -209,6 +209,26 @@ fn ctrl_c_ends_early_and_prints_what_there_is() {
     assert_eq!(result["rows"].as_array().unwrap().len(), 2, "the readers of the second number never began");
     assert!(number(&result["rows"][0]["params"], "rounds") >= 2.0);
     assert!(told.last().unwrap().starts_with("interrupted: 2 rows"), "{told:?}");
+}
+
+/// `nohup` ignores SIGHUP for the program that it starts.
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    let mut child = Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_stillpoint")])
+        .args(long("100s"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("there is a shell");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("round 3 of 1000")), "the third round never began");
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
+    assert!(lines.any(|line| line.contains("round 6 of 1000")), "the run has ended");
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(lines.filter(|line| line.contains("interrupt again")).count(), 1);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

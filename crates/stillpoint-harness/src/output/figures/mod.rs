@@ -281,8 +281,17 @@ impl Dots {
 impl Chart {
     /// Whether a row, or the control of one, belongs to it.
     pub fn covers(&self, row: &Row) -> bool {
+        self.agrees(row, |name| name != "contender")
+    }
+
+    /// Whether it is drawn from such a row.
+    pub fn is_of(&self, row: &Row) -> bool {
+        self.agrees(row, |_| true)
+    }
+
+    fn agrees(&self, row: &Row, is_asked: impl Fn(&str) -> bool) -> bool {
         let setting = self.figure.setting(row);
-        let mut own = self.setting.iter().filter(|(name, _)| name != "contender");
+        let mut own = self.setting.iter().filter(|(name, _)| is_asked(name));
         self.figure.is_about(row) && own.all(|pair| setting.contains(pair))
     }
 
