@@ -34,5 +34,6 @@ stillpoint_sys::variants! {
     ResetUnheld = "reset-unheld": "The wheel forgets a timer that is due while it is being reset.",
     HintRelaxed = "hint-relaxed": "A hint is pushed by a relaxed operation.",
     HintByStore = "hint-by-store": "The owner takes a hint by a relaxed store to its mark.",
+    HintUntold = "hint-untold": "A canceller whose hint is late does not see that the timer was revoked since.",
     HintMarkLate = "hint-mark-late": "The owner clears the mark of a hint after it has read the timer's state.",
 }

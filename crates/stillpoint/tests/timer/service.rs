@@ -448,6 +448,8 @@ fn other_threads_see_the_counts() {
     assert_eq!(remote.stats().timers, 0, "a call that fires nothing shows what the owner has cancelled");
     service.add(30, 4).expect("there is room");
     run(&mut service, 21);
+    run(&mut service, 20);
+    assert_eq!(remote.stats().time_went_back, 1, "a call that does nothing else shows that time went back");
     service.close(drop);
     assert_eq!(remote.stats().timers, 0);
 }

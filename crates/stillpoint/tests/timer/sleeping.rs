@@ -36,6 +36,21 @@ fn fired(service: &mut TimerService<u64>, now: u64) -> Vec<(u64, u64)> {
     fired
 }
 
+#[test]
+fn a_burst_that_is_forgotten_wakes_the_owner_when_the_mailbox_goes() {
+    let mut service = TimerService::new(0).sleeping();
+    let timer = service.remote().timer();
+    let mut mailbox = service.remote().mailbox(4);
+    assert!(fired(&mut service, 0).is_empty());
+    let mut burst = mailbox.burst();
+    burst.add(&timer, 5, 1).unwrap();
+    std::mem::forget(burst);
+    let bell = Arc::new(Bell::default());
+    assert_eq!(service.sleep(Waker::from(Arc::clone(&bell))), Sleep::Forever);
+    drop(mailbox);
+    assert_eq!((bell.rung(), fired(&mut service, 5)), (1, vec![(5, 1)]));
+}
+
 /// Calls of the owner after it has said how long it will sleep.
 #[test]
 fn the_owner_wakes_its_own_sleep_by_an_earlier_timer() {

@@ -38,7 +38,7 @@ impl Bitset {
     /// An empty set of numbers below `bits`.
     ///
     /// # Panics
-    /// If there is no memory.
+    /// If the set would have more than `isize::MAX` bytes. Without memory, it ends as `Vec` does.
     pub fn new(bits: usize) -> Self {
         Self { words: vec![0; words::count_for(bits)].into_boxed_slice(), bits }
     }

@@ -144,6 +144,36 @@ fn an_owner_does_not_sleep_through_a_revocation() {
     });
 }
 
+/// A cancellation gives its hint late: the timer was armed and revoked since, and the revoker has left the hint to it.
+#[test]
+fn an_owner_does_not_sleep_through_a_revocation_behind_a_cancellation() {
+    explore(3, || {
+        let mut service = Service::new(0).sleeping();
+        let timer = service.remote().timer();
+        service.arm(&timer, 9, Object::new(9)).expect("at rest");
+        let mut mailbox = service.remote().mailbox(1);
+        let canceller = on_thread(&timer, |other| {
+            turn();
+            drop(other.cancel());
+        });
+        let revoker = on_thread(&timer, move |other| {
+            turn();
+            add(&mut mailbox, &other, 9) > 0 && revoke(&other) > 0
+        });
+        let (_, before) = run(&mut service, 1);
+        let bell = bell();
+        turn();
+        let sleep = service.sleep(Waker::from(Arc::clone(&bell)));
+        canceller.join().unwrap();
+        let is_revoked = revoker.join().unwrap();
+        assert!(
+            !is_revoked || before > 0 || sleep == Sleep::Not || bell.rung.load(Ordering::Relaxed),
+            "{SLEPT}"
+        );
+        assert_eq!(before + run(&mut service, 2).1, usize::from(is_revoked), "{ENDS}");
+    });
+}
+
 /// Only one thread has the alarm at a time: the owner, which sleeps twice, or a thread that wakes it.
 #[test]
 fn an_owner_that_sleeps_again_has_another_alarm() {

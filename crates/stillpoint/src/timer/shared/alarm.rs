@@ -33,8 +33,8 @@ use stillpoint_sys::sync::UnsafeCell;
 pub enum Alarm {
     /// Unparks the thread: a futex on Linux.
     Thread(Thread),
-    /// Wakes a task. The waker is called within the call that arms, resets or revokes a timer, also on the owner's own
-    /// thread: so it cannot use the service at once. If it panics, the panic is discarded, and the call goes on.
+    /// Wakes a task. The waker is called within the call that arms, resets, revokes or cancels a timer, or drops a mailbox, also on
+    /// the owner's own thread: so it cannot use the service at once. If it panics, the panic is discarded, and the call goes on.
     Task(Waker),
     /// Adds 1 to an eventfd, for threads that wait in `epoll`. Any other descriptor to which eight bytes can be written
     /// works as well, if it does not block. If the write fails because a pipe is full or a counter is at its maximum,
@@ -176,12 +176,20 @@ impl Bed {
 
     #[inline]
     pub(super) fn rouse(&self, deadline: u64) {
+        self.rouse_if(deadline, || true);
+    }
+
+    /// As [`rouse`](Bed::rouse), if `is_message` then finds that it was one.
+    #[inline]
+    pub(super) fn rouse_if(&self, deadline: u64, is_message: impl FnOnce() -> bool) {
         if !busted::is(Variant::PostUnfenced) {
             // SeqCst: pairs with the fence in `lie_down`: either the owner sees the message, or this thread sees that
             // the owner sleeps.
             fence(Ordering::SeqCst);
         }
-        self.rouse_beyond(deadline);
+        if is_message() {
+            self.rouse_beyond(deadline);
+        }
     }
 }
 

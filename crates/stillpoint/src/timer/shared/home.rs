@@ -61,10 +61,12 @@ impl<T> Home<T> {
         self.counts.iter().zip(numbers).for_each(|(count, number)| count.store(number, Ordering::Relaxed));
     }
 
-    /// Whether this number of timers was [shown](Home::show) last. Reads one word, for each call of the owner.
+    /// Whether these counts were [shown](Home::show) last: what a call may change without a step. Reads two words, for each call of the
+    /// owner.
     #[inline]
-    pub(super) fn shows(&self, timers: usize) -> bool {
-        self.counts[0].load(Ordering::Relaxed) == timers as u64
+    pub(super) fn shows(&self, timers: usize, time_went_back: u64) -> bool {
+        let [shown, .., went_back] = &*self.counts;
+        shown.load(Ordering::Relaxed) == timers as u64 && went_back.load(Ordering::Relaxed) == time_went_back
     }
 
     /// What was [shown](Home::show) last.
@@ -179,7 +181,7 @@ impl<T> Home<T> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 
-    /// Gives the owner the hint that a timer was cancelled.
+    /// Gives the owner the hint that a timer was cancelled. Wakes the owner if it has a callback to run for that.
     pub(super) fn hint(&self, record: &Arc<Record<T>>) {
         // AcqRel: pairs with the exchange in `Hints::pop`. If the mark is set here, the owner clears it later, and then
         // sees the cancellation. Otherwise the mark is clear, and the record is pushed.
@@ -198,9 +200,14 @@ impl<T> Home<T> {
             // Relaxed: published by the exchange below.
             record.next.store(top, Ordering::Relaxed);
             match self.hints.compare_exchange_weak(top, pushed, orders::hint(), Ordering::Relaxed) {
-                Ok(_) => return,
+                Ok(_) => break,
                 Err(other) => top = other,
             }
+        }
+        // The timer may have been armed and revoked since the mark was set: that thread has found the mark, and the owner no hint. Pairs
+        // with the fence of `revoke`, besides: either this thread sees the revocation, or that one comes after the push.
+        if let Some(bed) = self.bed.as_ref().filter(|_| !busted::is(Variant::HintUntold)) {
+            bed.rouse_if(0, || record.is_revoked());
         }
     }
 

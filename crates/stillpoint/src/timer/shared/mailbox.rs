@@ -330,6 +330,13 @@ impl<T> Burst<'_, T> {
     }
 }
 
+impl<T> Drop for Mailbox<T> {
+    fn drop(&mut self) {
+        // What a forgotten burst has pushed.
+        self.publish();
+    }
+}
+
 impl<T> Drop for Burst<'_, T> {
     fn drop(&mut self) {
         if self.mailbox.publish() {

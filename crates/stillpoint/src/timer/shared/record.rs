@@ -543,6 +543,11 @@ impl<T> Record<T> {
         }
     }
 
+    pub(super) fn is_revoked(&self) -> bool {
+        // Relaxed: the fence before it orders it. See `Home::hint`.
+        phase(self.state.load(Ordering::Relaxed)) == REVOKED
+    }
+
     /// False while the timer is still being armed: a caller that gets true can cancel the timer.
     pub(super) fn is_armed(&self) -> bool {
         // Relaxed: the answer may be out of date. A later operation of the same thread finds this state or a later one.

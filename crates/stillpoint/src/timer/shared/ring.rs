@@ -107,7 +107,6 @@ impl<T> Source<T> {
 
 impl<T> Drop for Source<T> {
     fn drop(&mut self) {
-        self.publish();
         // Release: pairs with the acquire in `Sink::is_over`, which then sees everything published.
         self.ring.sourceless.store(true, Ordering::Release);
     }

@@ -376,7 +376,7 @@ impl<T> TimerService<T> {
     /// Shows the counts of the wheel to other threads, after a call that has done `steps` steps.
     #[inline]
     fn show(&self, steps: usize) {
-        if steps > 0 || !self.home.shows(self.wheel.len()) {
+        if steps > 0 || !self.home.shows(self.wheel.len(), self.wheel.went_back()) {
             self.home.show(self.wheel.stats());
         }
     }

@@ -116,7 +116,7 @@ impl<T> SharedTimer<T> {
         let outcome = self.0.revoke();
         if outcome.is_cancelled() {
             self.0.home().hint(&self.0);
-            // Time 0 wakes an owner that sleeps: its callback must get the value.
+            // Time 0 wakes an owner that sleeps: its callback must get the value. Also if the hint was given before.
             self.0.home().rouse(0);
         }
         outcome

@@ -188,6 +188,10 @@ impl<T> Wheel<T> {
         self.core.now
     }
 
+    pub(in crate::timer) fn went_back(&self) -> u64 {
+        self.core.went_back
+    }
+
     /// The number of timers, including those that are due and have not fired.
     #[inline]
     pub fn len(&self) -> usize {
