@@ -49,8 +49,9 @@ pub fn of(collector: &Collector) -> &Domain {
     collector.shared().domain()
 }
 
-/// Makes a collector over a domain. The domain may also have cells, readers and reclaimers. Each call makes another
-/// collector.
+/// Makes a collector over a domain. The domain may also have cells, readers, reclaimers and other collectors. Then a deferred function
+/// waits for their readers, too, and whoever frees in the domain may run it, also after the collector has gone: so it borrows nothing
+/// from what surrounds the collector. Each call makes another collector.
 ///
 /// ```
 /// use stillpoint_epoch::domain::{self, Domain};

@@ -64,7 +64,8 @@ impl Guard {
     /// done so, `f` is called when the last handle, guard or clone of the collector is dropped. There is no promise
     /// about the time. This call neither waits nor fails. Closures of three words or less share blocks: one block is
     /// allocated for each 63 of them. A closure that is larger, or aligned to more than a word, gets an allocation of
-    /// its own. Apart from that, this call allocates only when the thread's list of deferred functions begins or grows.
+    /// its own. Apart from that, this call allocates only when the thread's list of deferred functions begins or grows, and when
+    /// the domain has limits, and is full.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -112,7 +113,8 @@ impl Guard {
     ///
     /// # Safety
     /// Any thread may call `f` at any time after the guards have been dropped. So `f` borrows nothing that ends before
-    /// it is called, and another thread may use what `f` owns or borrows.
+    /// it is called, and another thread may use what `f` owns or borrows. In a domain that others use, too, that may be after the
+    /// end of the collector: see [`domain::collector`](crate::domain::collector).
     pub unsafe fn defer_unchecked<F, R>(&self, f: F)
     where
         F: FnOnce() -> R,
@@ -151,7 +153,7 @@ impl Guard {
     /// Runs functions that are ready: first those that this thread has deferred, then those of other threads. Does the
     /// same once more when the thread's last guard is dropped, and then lets any thread run what is left. Runs at most
     /// 512 functions each time, unless more and more are deferred. So after a flush and the end of the region, all
-    /// functions that this thread has deferred in the region have run, if they are not more, and if no other thread is
+    /// functions that this thread has deferred have run, if no more than that had not run before, and if no other thread is
     /// pinned. A program that waits for many functions flushes in a loop, and pins itself anew each time.
     ///
     /// Does nothing if this guard is [`unprotected`]. Within a deferred function, leaves what is ready to the next

@@ -200,9 +200,11 @@ impl Local {
             local.answer();
         }
         if local.due.get() >= DUE {
+            let is_flush = local.due.get() >= FLUSHED;
             let mut panic = local.round();
-            // Where rounds run nothing, each further region would hand on a list of few functions.
-            local.hand_on(if runs_nothing() { FEW } else { local.least.replace(FEW) }, &mut panic);
+            // Where rounds run nothing, each further region without a flush would hand on a list of few functions.
+            let is_put_off = runs_nothing() && !is_flush;
+            local.hand_on(if is_put_off { FEW } else { local.least.replace(FEW) }, &mut panic);
             panics::resume(panic);
         }
     }

@@ -281,14 +281,13 @@ impl Guard {
             unsafe { T::drop(object.as_ptr().expose_provenance()) };
         }
 
+        debug_assert!(!ptr.is_null(), "a null pointer has no object that could be destroyed");
         let Some(local) = self.local() else {
-            // SAFETY: the pointer is not null, and the caller owns its object, by the caller's promise. Under an
-            // unprotected guard, no other thread uses the object.
-            drop(unsafe { ptr.into_owned() });
+            // SAFETY: the caller owns the object, by its promise. Under an unprotected guard, no other thread uses it.
+            drop(unsafe { ptr.try_into_owned() });
             return;
         };
         let address = word::address::<T>(ptr.into_usize());
-        debug_assert!(address != 0, "a null pointer has no object that could be destroyed");
         if let Some(object) = NonNull::new(ptr::with_exposed_provenance_mut(address)) {
             let bytes = T::STILLPOINT_BYTES;
             let object = Object { address: object, bytes, context: ptr::null(), destroy: destroy::<T> };

@@ -204,6 +204,24 @@ fn nothing_runs_while_a_thread_unwinds() {
     assert_eq!(count.get(), 1);
 }
 
+/// A flush hands on what it may not run, though it is little.
+#[test]
+fn another_thread_runs_what_a_thread_that_unwinds_has_flushed() {
+    let collector = Collector::new();
+    let (handle, count) = (collector.register(), Count::default());
+    drop(handle.pin());
+    let number = count.clone();
+    assert!(panics(|| {
+        let guard = handle.pin();
+        guard.defer(move || number.add());
+        guard.flush();
+        panic!("the caller");
+    }));
+    assert_eq!(count.get(), 0);
+    thread::scope(|scope| scope.spawn(|| collector.register().pin().flush()).join().unwrap());
+    assert_eq!(count.get(), 1);
+}
+
 /// Functions pin, defer, flush and repin: through the handle that runs them, through other handles, and in other
 /// collectors.
 #[test]
