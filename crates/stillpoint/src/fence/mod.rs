@@ -146,7 +146,7 @@ impl Mode {
         match self {
             Mode::Asymmetric => heavy(),
             // SeqCst: pairs with the fence in `Core::answer`: only `end_missed_boost` comes here. For scans, the fence in
-            // `Protocol::fence` is enough.
+            // `Protocol::order` is enough.
             Mode::Symmetric => {
                 fence(Ordering::SeqCst);
                 Ok(())
@@ -189,7 +189,7 @@ impl ReaderFence {
     #[inline(never)]
     fn issue_full() {
         light();
-        // SeqCst: pairs with the fence in `Protocol::fence`.
+        // SeqCst: pairs with the fence in `Protocol::order`.
         fence(Ordering::SeqCst);
     }
 }

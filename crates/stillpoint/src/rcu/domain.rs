@@ -173,7 +173,8 @@ impl Domain {
     /// ```
     ///
     /// # Safety
-    /// - The calling thread is the only thread of the process, and the copy of the thread that called `fork`.
+    /// - The calling thread is the only thread of the process, and the copy of the thread that called `fork`. Neither call
+    ///   is made by a signal handler that has interrupted a call of this library.
     /// - From now on the child uses no reference that was borrowed through a reader of another thread: through its guard,
     ///   its [`Protected`](super::Protected), its [`QsbrReader`](super::QsbrReader), or a view that is bound to one of
     ///   them. The child may free these objects at once. The borrow checker does not see this. Such a reference is a
@@ -186,7 +187,8 @@ impl Domain {
     /// freed in it.
     #[cfg(target_os = "linux")]
     pub unsafe fn reset_after_fork(&self) {
-        // SAFETY: the caller is the only thread of the process, and uses no reference that another thread's reader lent.
+        // SAFETY: the caller is the only thread of the process, has interrupted no call of the library, and uses no reference that another
+        // thread's reader lent.
         unsafe { self.core.reset_after_fork() }
     }
 

@@ -51,7 +51,7 @@ stillpoint_sys::orders! {
     vouch: Release, [observe], "50", [VouchRelaxed];
     /// A scan's load of what the holder of a record relies on: if it is another holder than the one whose word was read, what that one
     /// did comes before.
-    light: Acquire, ["the release in `Record::adopt`"], "9", [KindRelaxed];
+    light: Acquire, ["the release in `Record::adopt` and those of other holders: `adopt_owned`, `adopt_slot`, `belong_to_nobody`"], "9", [KindRelaxed];
 
     // Registration.
 
@@ -67,7 +67,7 @@ stillpoint_sys::orders! {
     group_left: Release, [group], "45", [GroupRelaxed];
     /// A walk's load of the count of a group: it skips the group after all holders have given everything up.
     group: Acquire, [group_left], "45", [GroupRelaxed];
-    /// The stores by which a reader gives up everything.
+    /// The stores by which a reader gives up everything. One of them also pairs with the acquire of `more` in `Record::blocks`.
     give_up: Release, [observe, hazards], "4", [UnregisterRelaxed];
     /// Lowers the number of light readers, after everything that the reader read.
     light_reader_gone: Release, [light_readers], "5", [UnregisterRelaxed];

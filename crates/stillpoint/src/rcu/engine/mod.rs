@@ -184,13 +184,13 @@ impl Core {
     /// In the child of a `fork`: releases every record that another thread of the parent held.
     ///
     /// # Safety
-    /// The calling thread is the only one of the process, and uses no reference that was borrowed through a reader of
-    /// another thread: the objects behind such references may be freed from now on.
+    /// The calling thread is the only one of the process, has interrupted no call of this library by a signal handler, and uses no
+    /// reference that was borrowed through a reader of another thread: the objects behind such references may be freed from now on.
     pub(crate) unsafe fn reset_after_fork(&self) {
         // SAFETY: the caller is the only thread of the process, and uses no reference that another thread's reader lent.
         unsafe { self.protocol.reset_after_fork(BoostState::remove_holder) };
         self.event.reset();
-        // SAFETY: the caller is the only thread of the process, and is not in a call that adopts.
+        // SAFETY: the caller is the only thread of the process, and has interrupted no call of the library that adopts.
         unsafe { self.orphans.reset_after_fork() };
         self.reset_shelves_after_fork();
         self.questions.reset_after_fork();

@@ -748,7 +748,7 @@ impl Record {
     }
 
     pub(crate) fn kind(&self) -> ReaderKind {
-        // Acquire: pairs with the release in `adopt`.
+        // Acquire: pairs with the release in `adopt`, `adopt_owned`, `adopt_slot` or `belong_to_nobody`.
         match self.kind.load(Ordering::Acquire) & !LIGHT {
             kind if kind == ReaderKind::Qsbr as u32 => ReaderKind::Qsbr,
             kind if kind == ReaderKind::ProtectedLoad as u32 => ReaderKind::ProtectedLoad,
