@@ -157,7 +157,8 @@
  *   So only one copy has the default domain (still_domain_default), the first that asks for it; another one gets EEXIST, with the
  *   names of both files in still_error(). For the domains behind the C++ headers and of liburcu's flavours, whose functions return
  *   no errors, the second copy calls the hook of still_on_report, and goes on with its own domain. Domains that a program makes,
- *   and everything in them, work in each copy; a handle of one copy is refused by the others.
+ *   and everything in them, work in each copy; a handle of one copy is refused by the others. Inline functions refuse it only with
+ *   STILL_CHECKED: without it, code of another copy that uses a reader may be in no region.
  *   A namespace of dlmopen is apart: copies in different namespaces do not see each other, and each may have a default domain.
  *
  * ORDERING
@@ -891,7 +892,7 @@ STILL_NODISCARD int still_submit(struct still_background *background, void *obje
 ssize_t still_background_pending(const struct still_background *background) STILL_NOEXCEPT;
 
 /* Stops the background reclaimer: frees everything that was submitted, joins the thread, and frees the handle. Objects that readers
- * still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many did. Waits for a destructor that is
+ * still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many were pending then. Waits for a destructor that is
  * running, however long it takes. -EDEADLK: called from a destructor, a callback or a stall hook, or in a region of this thread; the
  * handle stays valid. In the child of a fork(2): only frees the handle, and returns how many objects are lost. */
 ssize_t still_background_free(struct still_background *background, int64_t timeout) STILL_NOEXCEPT;

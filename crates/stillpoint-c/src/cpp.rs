@@ -23,7 +23,7 @@ use crate::reader::{enter, STILL_ATTENTION_, STILL_HAZARD_, STILL_IDLE_, STILL_S
 use crate::report::report;
 use crate::rte::Number;
 use crate::start::at_ease;
-use crate::thread::Blocked;
+use crate::thread::{count_fork, Blocked};
 
 pub const STILL_RECLAMATION_LAYOUT_: u32 = 2;
 pub const STILL_RCU_STATE_: usize = 0;
@@ -482,6 +482,7 @@ unsafe extern "C" fn after_in_parent() {
 }
 
 unsafe extern "C" fn after_in_child() {
+    count_fork();
     Number::reset_after_fork(own::find().map(|own| &own.lcore));
     for found in domains().into_iter().flatten() {
         // SAFETY: this is the only thread. `rcu.hpp` and `hazard_pointer.hpp` state what the child may no longer use.

@@ -408,12 +408,3 @@ pub unsafe extern "C" fn still_barrier(domain: *const still_domain, timeout: i64
         Ok(0)
     })
 }
-
-#[no_mangle]
-pub unsafe extern "C" fn still_reset_after_fork(domain: *const still_domain) -> c_int {
-    call(|| {
-        // SAFETY: the caller passes a handle, and is the only thread of a child. The header states what the child may no longer use.
-        unsafe { domain_of(domain)?.reset_after_fork() };
-        Ok(0)
-    })
-}

@@ -143,6 +143,29 @@ fn new_chunk() -> Chunk {
     Chunk { claimed: AtomicU64::new(0), next: Lasting::new(), handles: std::array::from_fn(|_| handle()) }
 }
 
+/// In the child of a `fork`: takes the mark from each handle of one kind that `is_lost` chooses, as if it had been freed. Its value stays
+/// where it is. Reads a word for each handle.
+///
+/// # Safety
+/// The calling thread is the only one of the process.
+pub(crate) unsafe fn lose<K: Kind>(is_lost: impl Fn(&K) -> bool) {
+    let mut link = &FIRST;
+    while let Some(chunk) = link.get() {
+        for handle in &chunk.handles {
+            // SAFETY: no handle is freed meanwhile.
+            let found = unsafe { peek::<K>(ptr::from_ref(handle).cast()) };
+            // SAFETY: as above.
+            if found.is_some_and(|found| is_lost(unsafe { found.value() })) {
+                // Relaxed, all: there is no other thread.
+                handle.head.mark.store(FREE, Ordering::Relaxed);
+                handle.head.record.store(ptr::null_mut(), Ordering::Relaxed);
+                handle.head.token.store(ptr::null_mut(), Ordering::Relaxed);
+            }
+        }
+        link = &chunk.next;
+    }
+}
+
 /// The mark of a handle of any kind; 0 for null.
 ///
 /// # Safety

@@ -159,6 +159,33 @@ pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
     })
 }
 
+#[no_mangle]
+pub unsafe extern "C" fn still_reset_after_fork(domain: *const still_domain) -> c_int {
+    call(|| {
+        // SAFETY: the caller passes a handle.
+        let domain = unsafe { domain_of(domain) }?;
+        // SAFETY: the caller is the only thread of a child. The header states what the child may no longer use.
+        unsafe {
+            lose_readers(domain.id());
+            domain.reset_after_fork();
+        }
+        Ok(0)
+    })
+}
+
+/// In the child of a `fork`, before the domain is reset: takes the handles of the readers of other threads. Their records may soon be those
+/// of new readers of the child, which a call with an old handle would take for its own.
+///
+/// # Safety
+/// The calling thread is the only one of the process.
+unsafe fn lose_readers(domain: u64) {
+    // SAFETY: the calling thread is the only one, by the caller's promise.
+    unsafe {
+        handle::lose::<Guards>(|guards| guards.domain == domain && !raw::Parts::of(&guards.reader).is_mine());
+        handle::lose::<Qsbr>(|qsbr| qsbr.domain.id() == domain && !qsbr.parts().is_mine());
+    }
+}
+
 /// A region in which a call reads, of a reader of either kind, on the reader's thread.
 pub(crate) enum Region<'r> {
     Guard(Pinned<'r>),

@@ -196,11 +196,26 @@ impl Drop for Thread {
     }
 }
 
+/// The calls of `fork` between the first process and this one, as far as they ran handlers. Beside the process's number, which a child may
+/// have as well, in a namespace of its own.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+fn process() -> (u32, u32) {
+    // Relaxed: changed only in a child, where there is no other thread.
+    (std::process::id(), FORKS.load(Ordering::Relaxed))
+}
+
+/// Called in the child of a `fork`.
+pub(crate) fn count_fork() {
+    // Relaxed: there is no other thread.
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
 /// A thread of the library.
 pub(crate) struct Worker {
     thread: Thread,
-    /// The process that has the thread. The child of a `fork` does not have it.
-    process: u32,
+    /// The process that has the thread, and its number of forks. The child of a `fork` does not have it.
+    process: (u32, u32),
     end: Arc<End>,
 }
 
@@ -236,12 +251,12 @@ impl Worker {
             let otherwise = c"a thread could not be started";
             Refusal::told(errno, format_args!("a thread could not be started: {error}"), otherwise)
         })?;
-        Ok(Self { thread, process: std::process::id(), end })
+        Ok(Self { thread, process: process(), end })
     }
 
     /// Whether the thread belongs to this process, and not to its parent.
     pub(crate) fn is_here(&self) -> bool {
-        self.process == std::process::id()
+        self.process == process()
     }
 
     /// Waits for the thread's end, for at most `limit`.

@@ -41,7 +41,7 @@
 //   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter, or in any destructor, callback or hook that the
 //     library calls, could wait for its own end: it reports the mistake (still_on_report in stillpoint.h), and returns at once.
 //   - rcu_synchronize within a region of the same thread reports the mistake, and waits for ever. So does rcu_barrier if anything is scheduled,
-//     even if it was scheduled before the region began.
+//     even if it was scheduled before the region began; without a report, if a deleter that runs is in rcu_synchronize.
 //   - The first lock of a thread registers it. It is unregistered after the destructors of its thread-locals, which may lock. A region
 //     that is still open then ends, except in a process that had used up its pthread keys when it loaded the library by dlopen. A signal
 //     handler may call lock and unlock, in pairs, if its thread has locked before and its key destructors have not run yet.

@@ -144,16 +144,32 @@ int main(void)
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, is_a_stranger, own) == 0 && pthread_join(thread, NULL) == 0);
 
-    /* In a child, the forking thread still has its handles, and its end frees them. */
+    /* In a child, the forking thread still has its handles, and its end frees them. Those of other threads are gone, also if a new reader
+     * has the memory of theirs. */
+    CHECK(pthread_create(&thread, NULL, is_cancelled, NULL) == 0 && sem_wait(&there) == 0);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         CHECK(still_reset_after_fork(domain) == 0);
+        struct still_reader *new_ones[4];
+        for (int i = 0; i < 4; i++) {
+            CHECK((new_ones[i] = still_reader_new(domain)) != NULL);
+            still_pin(new_ones[i]);
+        }
+        REFUSED(still_reader_free(reader), -EBADF, "freed");
+        REFUSED(still_reader_free(other_reader), -EBADF, "freed");
+        REFUSED(still_qsbr_free(qsbr), -EBADF, "freed");
+        for (int i = 0; i < 4; i++) {
+            CHECK(still_is_pinned(new_ones[i]));
+            still_unpin(new_ones[i]);
+            CHECK(still_reader_free(new_ones[i]) == 0);
+        }
         still_pin(own);
         still_unpin(own);
         ends(returns);
         _exit(0);
     }
+    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, NULL) == 0);
     int status = -1;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(still_reader_free(own) == 0);

@@ -91,7 +91,8 @@ pub(crate) fn soname() -> String {
 /// Links the shared library. It exports the functions of the headers, with a version, and nothing else.
 pub(crate) fn link(library: &Path, lib: &Path, name: &str, soname: &str, strips: bool) -> Result<(), String> {
     let (new, map) = (lib.join("libstillpoint.new"), lib.join("libstillpoint.map"));
-    let release = VERSION.rsplit_once('.').map_or(VERSION, |(release, _)| release);
+    // As the name: a program that was linked with an earlier library of this name finds the version of its functions.
+    let release = soname.trim_start_matches("libstillpoint.so.");
     write(&map, format!("STILLPOINT_{release} {{ global: still_*; local: *; }};\n"))?;
     let mut command = compiler();
     command.args(["-shared", "-Wl,--gc-sections", "-Wl,-z,nodelete", "-Wl,-z,defs", "-Wl,-z,relro,-z,now"]);
