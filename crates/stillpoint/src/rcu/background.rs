@@ -440,7 +440,8 @@ impl RetireHandle {
     #[inline]
     pub(crate) fn offer(&self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
         let channel = &*self.channel;
-        let is_taken = channel.phase() != CLOSED && channel.reserve(bytes).is_ok();
+        let fits = bytes <= channel.largest();
+        let is_taken = fits && channel.phase() != CLOSED && channel.reserve(bytes).is_ok();
         if is_taken {
             channel.submit(garbage());
         }

@@ -295,7 +295,7 @@ impl Reclaimer {
     /// reader: what a reader keeps alive stays.
     ///
     /// For occasional calls that need what is ready *now*: each may issue a heavy fence. Without a limit (`usize::MAX`), it takes
-    /// time in proportion to what was left. Destructors call [`poll`](Reclaimer::poll) instead, which adopts nothing there: destructors of
+    /// time in proportion to what was left. What it adopts may exceed the limits of this reclaimer. Destructors call [`poll`](Reclaimer::poll) instead, which adopts nothing there: destructors of
     /// what others have left would nest in them.
     ///
     /// ```
@@ -320,7 +320,8 @@ impl Reclaimer {
     }
 
     /// Waits until everything retired here so far is freed. Also adopts what had been left to the domain, unless another thread is just
-    /// adopting it, and waits for that. [`Domain::barrier`](super::Domain::barrier) also waits for other threads.
+    /// adopting it, and waits for that. After an error, this reclaimer may hold more than its limits.
+    /// [`Domain::barrier`](super::Domain::barrier) also waits for other threads.
     ///
     /// # Errors
     /// As [`Domain::synchronize`](super::Domain::synchronize);
@@ -514,7 +515,7 @@ impl ReclaimerBuilder {
     }
 
     /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default. What a poll adopts from the
-    /// domain may exceed the limit once, by a share of 64 objects.
+    /// domain may exceed the limit once, by a share of 64 objects; what a flush adopts, by all of it.
     pub fn max_pending_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self

@@ -183,3 +183,30 @@ fn a_load_that_takes_up_the_room_of_another_queue_is_in_nobodys_way() {
     drop(held);
     assert_eq!(own.poll(), 1);
 }
+
+/// The list of another thread has drawn room for more than it holds, and gives the rest back in its next poll.
+#[test]
+fn a_wait_for_room_that_another_list_keeps_is_no_deadlock() {
+    let domain = limited(2_000);
+    let (told, tells) = std::sync::mpsc::channel();
+    let reader = domain.reader();
+    thread::scope(|scope| {
+        let _guard = reader.pin();
+        let other = &domain;
+        scope.spawn(move || {
+            let mut keeps = other.reclaimer();
+            keeps.retire(retired(other)).expect("there is room");
+            told.send(()).expect("the test waits for it");
+            until("the other thread waits", || other.stats().waits > 0);
+            // Long enough for the waiting thread to look twice.
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(keeps.poll(), 0);
+        });
+        tells.recv().expect("it retires first");
+        let mut fills = domain.reclaimer_builder().when_full(ENDLESS).build();
+        while domain.stats().waits == 0 {
+            fills.retire(retired(&domain)).expect("the other list gives its room back");
+        }
+        assert!(fills.pending() < 2_000);
+    });
+}

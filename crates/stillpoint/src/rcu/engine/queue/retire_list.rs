@@ -417,6 +417,9 @@ impl RetireList {
         }
         if let Some(account) = &self.account {
             account.give_back_all(objects, bytes);
+            if is_left {
+                self.core.event().notify();
+            }
         }
         // A barrier that has looked at the list before this starts again; one that looks at it after this finds the objects.
         if is_left && !is_early {

@@ -16,7 +16,8 @@
 //! limit of bytes, refuses has the room of one object until then. A thread that is preempted there from before the first look until after
 //! the second one may cause an early error, for an object that fits.
 //!
-//! Only protections that are bound to the thread count: another thread may end the others.
+//! Only protections that are bound to the thread count: another thread may end the others. Objects at one address, of a type without a
+//! size, count as one: who protects one and fills a limit with others may wait until a time limit.
 
 // Not modelled: a hint. Who misses it is asked again with the next poll.
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -135,7 +136,16 @@ impl<'c> OwnHolds<'c> {
         let pinned = self.pinned();
         let taken = (pinned.len(), sum_of_bytes(pinned.iter()));
         self.core.account().is_some_and(|account| account.limits().is_full_with(taken.0, taken.1, bytes))
-            || self.core.all_counters().all(|counters| self.is_in_the_way_of(counters, &pinned))
+            || (self.core.all_counters().all(|counters| self.is_in_the_way_of(counters, &pinned))
+                && !self.is_room_kept())
+    }
+
+    /// Whether a list keeps room that no object takes up: its next poll, or its end, gives that back. Looks at all counters.
+    fn is_room_kept(&self) -> bool {
+        let Some(account) = self.core.account() else { return false };
+        let waiting = self.core.all_pending();
+        let is_more = |taken: Option<usize>, waiting: u64| taken.is_some_and(|taken| taken as u64 > waiting);
+        is_more(account.objects.taken(), waiting.objects) || is_more(account.bytes.taken(), waiting.bytes)
     }
 
     /// Whether nothing in the list can be freed while the calling thread waits.

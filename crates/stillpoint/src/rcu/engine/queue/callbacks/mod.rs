@@ -440,6 +440,10 @@ impl Drop for Called<'_> {
     fn drop(&mut self) {
         if self.mark.take().is_some() {
             self.frame(false);
+            // Others may wait for the room.
+            if self.queue.core.account().is_some() {
+                self.queue.core.event().notify();
+            }
         }
     }
 }
