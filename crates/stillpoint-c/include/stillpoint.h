@@ -1094,7 +1094,8 @@ ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
  * still_table_pending returns 0 if all must be freed. */
 ssize_t still_table_poll(struct still_table *table) STILL_NOEXCEPT;
 
-/* The number of entries that were removed or replaced, and that wait on the table's own shelves. */
+/* How many objects wait on the table's own shelves: entries that were removed or replaced, and what its polls have taken over of what
+ * others had left to the domain. */
 ssize_t still_table_pending(const struct still_table *table) STILL_NOEXCEPT;
 
 /* `key` need not be aligned. */

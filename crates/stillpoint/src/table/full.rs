@@ -7,7 +7,8 @@ use std::fmt;
 /// freed some, or before it has found that its key is there: then another attempt succeeds when that writer runs again. A full table
 /// still replaces entries, until replaced entries that wait also take its 64 spare slots. A table without a limit is full when there is
 /// no memory. An insertion in a destructor, or under the lock of another table (in `Eq` or `Hash`), frees nothing, so it may find a table
-/// full of what nobody holds up.
+/// full of what nobody holds up. So may one in a table whose polls have taken over much that others had left to the domain: each attempt frees
+/// a part of that.
 ///
 /// ```
 /// use stillpoint::{rcu::Domain, table::{Full, Table}};

@@ -107,7 +107,7 @@
 //!   thread's own cache line.
 //! - A writer locks one of 256 stripes of the buckets (in a table of up to 80 entries, of 16) while it searches, and for a few
 //!   stores.
-//! - While the table grows, each write moves at most three chains of buckets.
+//! - While the table grows, each write moves at most three chains of buckets, and each attempt that it repeats two more.
 //!   [`with_capacity_in`](Table::with_capacity_in) and [`reserve`](Table::reserve) avoid this cost, and page faults;
 //!   [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back, and blocks of 2 MiB without entries.
 //! - Keep a [`TableReader`] or a [`TableHandle`] as long as the thread looks things up: making one costs more than a lookup.

@@ -201,8 +201,8 @@ impl<K, V, S> Table<K, V, S> {
         self.inner().poll_all()
     }
 
-    /// Removed entries and old arrays that wait to be freed on the table's own shelves. A barrier, or a writer beside many others, may have
-    /// taken some away, which are not counted.
+    /// What waits to be freed on the table's own shelves: removed entries and old arrays, and what the table's polls have taken over of what
+    /// others had left to the domain. A barrier, or a writer beside many others, may have taken some away, which are not counted.
     pub fn pending(&self) -> usize {
         self.inner().places.pending()
     }
@@ -413,7 +413,7 @@ pub struct TableStats {
     pub refused: usize,
     /// How often [`Table::shrink_to_fit`] has made it smaller.
     pub shrinks: usize,
-    /// The most buckets that a single call of a writer has moved, overflow buckets included: those of three chains at
+    /// The most buckets that a single attempt of a writer's call has moved, overflow buckets included: those of three chains at
     /// most. Calls of [`Table::reserve`] and [`Table::shrink_to_fit`] do not count.
     pub most_buckets_moved_by_a_call: usize,
     /// The most bytes of old arrays that a single call of a writer has unmapped.

@@ -158,16 +158,16 @@ impl<T: Zeroed> Chunks<T> {
     }
 
     /// The [blocks](Slab::blocks) of all chunks that this thread sees: the indices of the values that are in each, if only in part, and what
-    /// gives its memory back.
+    /// gives its memory back. Without blocks that go beyond all indices, as the last ones of the largest chunk do.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
         self.chunks().flat_map(|Chunk { before, start, len }| {
             // SAFETY: a chunk has this start and length, and it is not dropped here.
             let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, len) });
             let blocks = slab.blocks();
-            blocks.map(move |block| {
+            blocks.filter_map(move |block| {
                 let (from, to) = (block.start / size_of::<T>(), block.end.div_ceil(size_of::<T>()));
-                let values = (before + from) as u32..(before + to) as u32;
-                Block { values, start: start.wrapping_byte_add(block.start).cast(), bytes: block.len() }
+                let values = indices(before + from, before + to)?;
+                Some(Block { values, start: start.wrapping_byte_add(block.start).cast(), bytes: block.len() })
             })
         })
     }
@@ -234,9 +234,21 @@ impl<T: Zeroed> Drop for Chunks<T> {
     }
 }
 
+/// These places as indices; `None` if there are none for some of them.
+fn indices(from: usize, to: usize) -> Option<Range<u32>> {
+    Some(u32::try_from(from).ok()?..u32::try_from(to).ok()?)
+}
+
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_goes_beyond_all_indices_has_none() {
+        let most = u32::MAX as usize;
+        assert_eq!(indices(most - 4, most), Some(u32::MAX - 4..u32::MAX));
+        assert_eq!((indices(most - 4, most + 4), indices(most + 4, most + 8)), (None, None));
+    }
     use stillpoint_sys::sync::atomic::AtomicU32;
 
     #[test]
