@@ -122,7 +122,7 @@ impl AnyPool {
     /// The device address of an object.
     pub(super) fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
         let address = object.addr().get();
-        memory::iova(self.backing(&(address..address + 1))?, address)
+        memory::iova(self.backing(&(address..address.checked_add(1)?))?, address)
     }
 
     /// Whether addresses of the pool are contiguous in physical memory.

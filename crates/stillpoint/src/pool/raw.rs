@@ -85,7 +85,8 @@ impl RawPool {
     /// ```
     pub fn physically_contiguous(&self, block: &RawBlock) -> Option<bool> {
         let start = block.start.as_ptr().addr();
-        self.any.physically_contiguous(start..start + block.len * block.stride)
+        // A bucket has at most 1 GiB, but a caller may have made the block of any address.
+        self.any.physically_contiguous(start..start.checked_add(block.len * block.stride)?)
     }
 
     /// As [`Pool::leaks`](super::Pool::leaks).

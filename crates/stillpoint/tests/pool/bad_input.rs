@@ -291,3 +291,15 @@ fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
     }
     assert_eq!(pool.stats().misuses, 0);
 }
+
+/// Any address may be asked about, and its block as well, also the last ones of all.
+#[test]
+fn addresses_outside_the_pool_have_none_for_devices() {
+    let pool = RawPool::builder(64, 64, 64).pages(Pages::Small).build().unwrap();
+    let local = pool.local().unwrap();
+    for address in [1, usize::MAX / 2, usize::MAX - 64, usize::MAX] {
+        let stranger = NonNull::new(std::ptr::without_provenance_mut(address)).unwrap();
+        let block = local.block_at(stranger);
+        assert_eq!((pool.iova(stranger), pool.physically_contiguous(&block)), (None, None), "{address:x}");
+    }
+}
