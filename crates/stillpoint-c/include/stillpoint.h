@@ -127,9 +127,9 @@
  *   512 pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the
  *   reserve has no room for such a request. These requests may be too large for it: those of still_reclaimer_free, and of
  *   still_background_free with a timeout, while several hundred objects are pending (poll or flush first); of still_queue_free, with as
- *   many callbacks (call still_queue_barrier first); of still_local_put_block in a hardened pool with large buckets; of polls and barriers that
- *   take over objects that were left to the domain into a list of more than a thousand; and of still_local_new if the pool's cache has
- *   more than 5,000 objects. What the library keeps for a thread, some 500 bytes from its first call on, comes from the reserve, too.
+ *   many callbacks (call still_queue_barrier first); of still_local_put_block in a hardened pool with large buckets; and of polls and
+ *   barriers that take over objects that were left to the domain into a list of more than a thousand. What the library keeps for a
+ *   thread, some 500 bytes from its first call on, comes from the reserve, too.
  *
  * STRUCTS THAT GROW
  *   Structs that begin with `size` may get more fields in later versions. If the program's struct is shorter than the library's,

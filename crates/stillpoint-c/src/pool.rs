@@ -13,6 +13,7 @@ use stillpoint_sys::{os, tsan};
 
 use crate::border::{briefly, call, Refusal};
 use crate::handle::{self, find, is_unused, peek, sized, Kind, Parts, Place, Versioned};
+use crate::reserve::closed;
 use crate::thread_end::{adopt, disown};
 
 /// A pool, to C.
@@ -287,7 +288,9 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
         let build = || {
             let text =
                 c"as many threads have locals of the pool as may have one: free one, or raise max_locals";
-            let local = pool.local().map_err(|_| Refusal::new(libc::EAGAIN, text))?;
+            // The pool keeps what it makes for a local, even if this call fails. So that must not come from the reserve.
+            let local = closed(|| pool.try_local()).map_err(|_| Refusal::new(libc::EAGAIN, text))?;
+            let local = local.ok_or(Refusal::no_memory(c"there is no memory for the cache of a local"))?;
             // SAFETY: the `Arc` keeps the pool in its place, and the local is dropped before the `Arc`.
             let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
             Ok((Local { local, thread: Cell::new(Some(os::thread_handle())), _pool: pool }, Parts::default()))

@@ -144,6 +144,11 @@ fn pool() {
 }
 
 #[test]
+fn locals() {
+    println!("{}", compiled_and_run(CC, &root().join("tests/c/locals.c"), &["-O2"], "locals"));
+}
+
+#[test]
 fn no_call_needs_memory() {
     let source = root().join("tests/c/memory.c");
     for (flags, program) in [(&["-O2"][..], "memory"), (&["-O2", "-DSTILL_CHECKED"], "memory-checked")] {

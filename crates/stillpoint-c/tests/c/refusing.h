@@ -1,4 +1,4 @@
-/* An allocator for tests, in place of libc's: it refuses requests from a chosen one on. */
+/* An allocator for tests, in place of libc's: it refuses requests from a chosen one on, or those that a function chooses. */
 #ifndef REFUSING_H
 #define REFUSING_H
 
@@ -24,8 +24,16 @@ void __libc_free(void *memory);
 /* Whether requests are counted; how many there were; the first that is refused; whether all later ones are refused as well. */
 static int counts_, requests_, first_refused_, refuses_all_;
 
-static int refused_(void)
+/* Whether a request for as many bytes is refused. NULL: it is not. */
+static int (*refuses_)(size_t bytes);
+
+static int refused_(size_t bytes)
 {
+    int (*refuses)(size_t) = __atomic_load_n(&refuses_, __ATOMIC_SEQ_CST);
+    if (refuses != NULL && refuses(bytes)) {
+        errno = ENOMEM;
+        return 1;
+    }
     if (!__atomic_load_n(&counts_, __ATOMIC_SEQ_CST))
         return 0;
     int number = __atomic_fetch_add(&requests_, 1, __ATOMIC_SEQ_CST);
@@ -44,6 +52,12 @@ static inline void refuse_from(int first, int all)
     __atomic_store_n(&counts_, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Asks this function about each request. Of all threads. */
+static inline void refuse_by(int (*refuses)(size_t bytes))
+{
+    __atomic_store_n(&refuses_, refuses, __ATOMIC_SEQ_CST);
+}
+
 /* Refuses nothing any more. Returns how many requests there were. */
 static inline int refuse_nothing(void)
 {
@@ -53,23 +67,23 @@ static inline int refuse_nothing(void)
 
 void *malloc(size_t bytes) REFUSING_NOEXCEPT
 {
-    return refused_() ? NULL : __libc_malloc(bytes);
+    return refused_(bytes) ? NULL : __libc_malloc(bytes);
 }
 
 void *calloc(size_t count, size_t bytes) REFUSING_NOEXCEPT
 {
-    return refused_() ? NULL : __libc_calloc(count, bytes);
+    return refused_(count * bytes) ? NULL : __libc_calloc(count, bytes);
 }
 
 void *realloc(void *memory, size_t bytes) REFUSING_NOEXCEPT
 {
-    return refused_() ? NULL : __libc_realloc(memory, bytes);
+    return refused_(bytes) ? NULL : __libc_realloc(memory, bytes);
 }
 
 void *memalign(size_t align, size_t bytes) REFUSING_NOEXCEPT;
 void *memalign(size_t align, size_t bytes) REFUSING_NOEXCEPT
 {
-    return refused_() ? NULL : __libc_memalign(align, bytes);
+    return refused_(bytes) ? NULL : __libc_memalign(align, bytes);
 }
 
 void *aligned_alloc(size_t align, size_t bytes) REFUSING_NOEXCEPT

@@ -1,9 +1,9 @@
-//! A value that its first use makes, and that nothing drops.
+//! A value that its first use makes, and that stays as long as its place.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value of a static, which its first use makes, and which is never dropped.
+/// A value that its first use makes, and that is dropped with its place: that of a static is never dropped.
 ///
 /// Takes no lock, unlike `OnceLock`: the child of a `fork` by another thread during the first use would find it held, and
 /// wait for ever. Threads that make the value at the same time each make one. The first one is kept, and the others are dropped.
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub struct Lasting<T>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Lasting<T> {
-    #[expect(clippy::new_without_default, reason = "it is for statics")]
+    #[expect(clippy::new_without_default, reason = "it is for statics and arrays")]
     /// No value yet.
     pub const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
@@ -21,20 +21,20 @@ impl<T: Send + Sync> Lasting<T> {
 
     /// The value, if there is one.
     #[inline]
-    pub fn get(&'static self) -> Option<&'static T> {
-        // Acquire: pairs with the release in `set`. SAFETY: null, or from the box that `set` has leaked; only shared references are
-        // ever made.
+    pub fn get(&self) -> Option<&T> {
+        // Acquire: pairs with the release in `set_boxed`. SAFETY: null, or from the box that `set_boxed` has taken apart, which stays
+        // until this is dropped; only shared references are made before.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
     /// The value. Makes it if there is none.
     #[inline]
-    pub fn get_or_make(&'static self, make: impl FnOnce() -> T) -> &'static T {
+    pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         self.get().unwrap_or_else(|| self.make(make))
     }
 
     #[cold]
-    fn make(&'static self, make: impl FnOnce() -> T) -> &'static T {
+    fn make(&self, make: impl FnOnce() -> T) -> &T {
         self.set(make()).unwrap_or_else(|(first, own)| {
             drop(own);
             first
@@ -45,15 +45,33 @@ impl<T: Send + Sync> Lasting<T> {
     ///
     /// # Errors
     /// There is a value already. Returns that value, and the one that was passed.
-    pub fn set(&'static self, value: T) -> Result<&'static T, (&'static T, T)> {
-        let own = Box::into_raw(Box::new(value));
+    pub fn set(&self, value: T) -> Result<&T, (&T, T)> {
+        self.set_boxed(Box::new(value)).map_err(|(first, own)| (first, *own))
+    }
+
+    /// As [`set`](Lasting::set), for a caller that has got memory without ending the process when there is none.
+    ///
+    /// # Errors
+    /// As for `set`.
+    pub fn set_boxed(&self, value: Box<T>) -> Result<&T, (&T, Box<T>)> {
+        let own = Box::into_raw(value);
         // Release on success: pairs with the acquire in `get`, and with the one on failure. Acquire on failure: pairs with the release
         // of the thread that was first.
         match self.0.compare_exchange(ptr::null_mut(), own, Ordering::Release, Ordering::Acquire) {
-            // SAFETY: the box is leaked from now on; only shared references are ever made.
+            // SAFETY: the box stays until this is dropped; only shared references are made before.
             Ok(_) => Ok(unsafe { &*own }),
-            // SAFETY: `first` is from a box that was leaked here; `own` is from the box above, and was not published.
-            Err(first) => Err(unsafe { (&*first, *Box::from_raw(own)) }),
+            // SAFETY: `first` is from a box that was passed before, and stays; `own` is from the box above, and was not published.
+            Err(first) => Err(unsafe { (&*first, Box::from_raw(own)) }),
+        }
+    }
+}
+
+impl<T> Drop for Lasting<T> {
+    fn drop(&mut self) {
+        let value = *self.0.get_mut();
+        if !value.is_null() {
+            // SAFETY: from the box that `set_boxed` has taken apart; all references to it are gone.
+            drop(unsafe { Box::from_raw(value) });
         }
     }
 }
@@ -62,7 +80,7 @@ impl<T: Send + Sync> Lasting<T> {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
-    use std::sync::Barrier;
+    use std::sync::{Arc, Barrier};
     use std::thread;
 
     /// The number of values that were dropped.
@@ -104,6 +122,17 @@ mod tests {
         let Err((first, own)) = VALUE.set(Value(Box::new(9))) else { panic!("there is a value already") };
         assert!(ptr::eq(first, seen[0]) && *own.0 == 9 && *first.0 < THREADS);
         assert!(ptr::eq(VALUE.get_or_make(|| unreachable!("there is a value")), first));
+    }
+
+    #[test]
+    fn a_value_is_dropped_with_its_place_and_only_then() {
+        let alive = Arc::new(());
+        let places = [const { Lasting::new() }; 2];
+        let first = places[0].get_or_make(|| Arc::clone(&alive));
+        assert!(Arc::ptr_eq(first, &alive) && places[0].set(Arc::clone(&alive)).is_err());
+        assert_eq!(Arc::strong_count(&alive), 2);
+        drop(places);
+        assert_eq!(Arc::strong_count(&alive), 1);
     }
 
     /// As in the child of a `fork`, where the thread that was about to make the value does not exist.

@@ -1,10 +1,11 @@
+use std::alloc::{handle_alloc_error, Layout};
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::audit::{Audit, AuditError, CacheStats, CallStats, Info, MemoryInfo, PoolStats};
-use super::engine::{Core, Handle};
+use super::engine::{Core, Handle, NoShard, Shard};
 use super::error::TooManyLocals;
 use super::memory::{self, Backing, Iova};
 
@@ -39,7 +40,18 @@ impl AnyPool {
     }
 
     pub(super) fn handle(&self) -> Result<Handle<'_>, TooManyLocals> {
-        Handle::new(&self.core).ok_or_else(|| TooManyLocals { limit: self.core.info().max_locals })
+        let handle = self.try_handle()?;
+        // As a box that gets no memory.
+        Ok(handle.unwrap_or_else(|| handle_alloc_error(Layout::new::<Shard>())))
+    }
+
+    /// As [`handle`](AnyPool::handle); `None` when there is no memory.
+    pub(super) fn try_handle(&self) -> Result<Option<Handle<'_>>, TooManyLocals> {
+        match Handle::new(&self.core) {
+            Ok(handle) => Ok(Some(handle)),
+            Err(NoShard::NoMemory) => Ok(None),
+            Err(NoShard::AllHeld) => Err(TooManyLocals { limit: self.core.most_handles() }),
+        }
     }
 
     /// The geometry and settings of the pool.

@@ -233,7 +233,7 @@ fn an_owner_ends_with_an_object_out() {
         let object = world.must_alloc(&owner);
         let freer = spawn(&world, move |world| world.free(object));
         let heir = spawn(&world, |world| {
-            if let Some(handle) = Handle::new(&world.core) {
+            if let Ok(handle) = Handle::new(&world.core) {
                 world.alloc(&handle).map(|object| world.free_by(&handle, object));
             }
         });

@@ -56,6 +56,15 @@ impl RawPool {
         self.any.handle().map(|handle| RawLocal { handle })
     }
 
+    /// As [`local`](RawPool::local), for `stillpoint.h`; `None` when there is no memory. Then nothing has changed.
+    ///
+    /// # Errors
+    /// As for `local`.
+    #[doc(hidden)]
+    pub fn try_local(&self) -> Result<Option<RawLocal<'_>>, TooManyLocals> {
+        Ok(self.any.try_handle()?.map(|handle| RawLocal { handle }))
+    }
+
     /// Whether an object of this pool begins at an address. Perhaps also true of addresses between two pieces of a pool that has grown.
     pub fn owns(&self, object: *const u8) -> bool {
         self.any.core().place_of(object.cast_mut()).is_some()

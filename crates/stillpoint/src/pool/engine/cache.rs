@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 
+use super::boxed;
 use super::copy;
 use super::own::{OwnU32, OwnUsize};
 
@@ -29,11 +30,11 @@ pub(crate) struct Cache {
 /// Only the holder of the shard may call these functions. The engine makes sure of that.
 impl Cache {
     /// A cache for `limit` objects. Refills from buckets may exceed the limit by `more`, and refills from the depot by
-    /// half the limit.
-    pub(crate) fn new(limit: usize, more: usize) -> Self {
+    /// half the limit. `None` when there is no memory.
+    pub(crate) fn new(limit: usize, more: usize) -> Option<Self> {
         let more = if limit == 0 { 0 } else { more };
-        let slots = (0..limit + more.max(limit / 2)).map(|_| UnsafeCell::new(ptr::null_mut())).collect();
-        Self {
+        let slots = boxed(limit + more.max(limit / 2), || UnsafeCell::new(ptr::null_mut()))?;
+        Some(Self {
             len: OwnUsize::new(0),
             limit,
             more,
@@ -41,7 +42,7 @@ impl Cache {
             portion: OwnUsize::new(limit / 2),
             withdrawals: OwnU32::new(0),
             slots,
-        }
+        })
     }
 
     #[inline(always)]
@@ -235,7 +236,7 @@ mod tests {
     fn the_newest_object_comes_first_however_many_are_taken() {
         let at = |index: usize| ptr::without_provenance_mut::<u8>(8 * index);
         for count in 0..40 {
-            let cache = Cache::new(64, 0);
+            let cache = Cache::new(64, 0).unwrap();
             // SAFETY: no other thread has this cache, and there is room for all objects.
             unsafe {
                 (1..=50).for_each(|index| assert!(cache.push(at(index))));
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn frees_fill_it_to_its_limit_and_refills_beyond() {
         let object = ptr::without_provenance_mut::<u8>(8);
-        let cache = Cache::new(8, 3);
+        let cache = Cache::new(8, 3).unwrap();
         // SAFETY: no other thread has this cache.
         unsafe {
             (0..8).for_each(|_| assert!(cache.push(object)));
@@ -261,13 +262,13 @@ mod tests {
         }
         assert_eq!((cache.len(), cache.room()), (5, 6));
         assert!(cache.reserve(3).is_some() && cache.reserve(4).is_none());
-        assert_eq!(Cache::new(0, 3).room(), 0);
+        assert_eq!(Cache::new(0, 3).unwrap().room(), 0);
     }
 
     /// A thread whose objects fit into the cache stops using buckets.
     #[test]
     fn the_appetite_grows_with_each_refill_and_is_gone_when_the_cache_was_too_full() {
-        let cache = Cache::new(20, 0);
+        let cache = Cache::new(20, 0).unwrap();
         for _ in 0..2 {
             assert_eq!([(); 6].map(|()| cache.appetite()), [0, 1, 3, 7, 10, 10]);
             // SAFETY: no other thread has this cache, which is empty.

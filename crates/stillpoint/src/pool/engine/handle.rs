@@ -10,7 +10,7 @@ use super::geometry::Place;
 use super::hold::Hold;
 use super::own::OwnUsize;
 use super::shard::{Calls, Tally};
-use super::{Core, Shard};
+use super::{Core, NoShard, Shard};
 use crate::pool::busted::{is, Variant};
 use crate::pool::error::FreeError;
 use stillpoint_sys::sync::atomic::Ordering;
@@ -27,14 +27,13 @@ pub(crate) struct Handle<'p> {
 }
 
 impl<'p> Handle<'p> {
-    /// `None` when the maximum number of handles hold a shard.
-    pub(crate) fn new(core: &'p Core) -> Option<Self> {
+    pub(crate) fn new(core: &'p Core) -> Result<Self, NoShard> {
         let nobody = core.nobody();
         let (shard, kept, is_open) = (Cell::new(nobody), Cell::new(nobody), Cell::new(core.counts_calls));
         let handle = Self { core, shard, kept, is_open, stays: PhantomData };
-        let is_attached = handle.attach();
+        handle.attach()?;
         handle.close();
-        is_attached.then_some(handle)
+        Ok(handle)
     }
 
     #[inline(always)]
@@ -53,15 +52,14 @@ impl<'p> Handle<'p> {
         ptr::eq(self.shard.get(), self.core.nobody())
     }
 
-    /// Takes hold of a shard if the handle has none. False when it cannot.
-    fn attach(&self) -> bool {
-        if !self.is_parked() {
-            return true;
+    /// Takes hold of a shard if the handle has none.
+    fn attach(&self) -> Result<(), NoShard> {
+        if self.is_parked() {
+            let shard = self.core.hold_one()?;
+            shard.settle(stillpoint_sys::os::thread_handle());
+            self.shard.set(shard);
         }
-        let Some(shard) = self.core.hold_one() else { return false };
-        shard.settle(stillpoint_sys::os::thread_handle());
-        self.shard.set(shard);
-        true
+        Ok(())
     }
 
     /// Whether this call has to be counted: then [`open`](Handle::open) makes it.
@@ -235,7 +233,7 @@ impl<'p> Handle<'p> {
     fn refill(&self, count: usize) -> bool {
         loop {
             // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
-            if !self.attach() {
+            if self.attach().is_err() {
                 return count == 0;
             }
             let seen = self.core.seen();
@@ -263,7 +261,7 @@ impl<'p> Handle<'p> {
     /// As [`alloc_many`](Handle::alloc_many).
     unsafe fn alloc_directly(&self, to: *mut *mut u8, count: usize) -> bool {
         // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
-        while self.attach() {
+        while self.attach().is_ok() {
             let seen = self.core.seen();
             let cache = &self.shard.get().cache;
             // SAFETY: the handle holds the shard, and `to` has room, by the caller's promise.
@@ -317,7 +315,7 @@ impl<'p> Handle<'p> {
         }
         loop {
             // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
-            if !self.attach() {
+            if self.attach().is_err() {
                 return None;
             }
             let seen = self.core.seen();
@@ -442,7 +440,7 @@ impl<'p> Handle<'p> {
         if self.shard.get().give_open(objects) {
             return;
         }
-        if !self.attach() {
+        if self.attach().is_err() {
             return self.core.free_bits_stray(row, bits);
         }
         self.count(|calls| &calls.given, objects.len());
@@ -479,7 +477,7 @@ impl<'p> Handle<'p> {
 
     /// Frees objects that were accepted.
     fn put(&self, objects: &[*mut u8]) {
-        if self.attach() {
+        if self.attach().is_ok() {
             self.hold().put(objects);
         } else {
             // This handle is parked, and no shard is left for it.
@@ -502,7 +500,7 @@ impl<'p> Handle<'p> {
             return self.open(|| unsafe { self.free_block(start) }, tally);
         }
         let bucket = self.core.accept_block(start)?;
-        if self.attach() {
+        if self.attach().is_ok() {
             self.hold().give_bucket(bucket);
             self.count(|calls| &calls.blocks_put, 1);
         } else {

@@ -23,7 +23,7 @@ mod shard;
 mod store;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub(crate) use handle::Handle;
 pub(crate) use shard::Shard;
@@ -38,7 +38,7 @@ use self::row::Row;
 use self::store::Store;
 use super::error::BuildError;
 use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
-use stillpoint_sys::sync::spin;
+use stillpoint_sys::sync::{spin, Lasting};
 
 /// The most whole buckets that a shard keeps by default.
 const HIGH_WATER: u32 = 32;
@@ -92,6 +92,25 @@ fn boxed<T>(len: usize, make: impl FnMut() -> T) -> Option<Box<[T]>> {
     Some(values.into_boxed_slice())
 }
 
+/// A box; `None` when there is no memory.
+fn boxed_one<T>(value: T) -> Option<Box<T>> {
+    let mut one = Vec::new();
+    one.try_reserve_exact(1).ok()?;
+    one.push(value);
+    let one = Box::into_raw(one.into_boxed_slice());
+    // SAFETY: taken apart just now. A slice of one value has the layout of the value.
+    Some(unsafe { Box::from_raw(one.cast()) })
+}
+
+/// Why a handle gets no shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoShard {
+    /// The maximum number of handles hold one.
+    AllHeld,
+    /// There is no memory for another one.
+    NoMemory,
+}
+
 /// The user's functions for objects.
 #[derive(Default)]
 pub(crate) struct Life {
@@ -110,12 +129,13 @@ pub(crate) struct Core {
     rows: Box<[Row]>,
     store: Store,
     depot: Depot,
-    shards: Box<[OnceLock<Box<Shard>>]>,
+    /// Each is made when a handle first needs it, and all before it are held.
+    shards: Box<[Lasting<Shard>]>,
     /// The number of handles that hold a shard, and the most that may.
     handles: AtomicUsize,
     most_handles: usize,
     /// The shard of parked handles: its cache has no objects and no room.
-    nobody: OnceLock<Box<Shard>>,
+    nobody: Box<Shard>,
     cache: usize,
     /// Whether shards have an open bucket: in pools without caches, unless they are hardened. See `open`.
     opens: bool,
@@ -156,18 +176,21 @@ impl Core {
         let cache = plan.cache_limit();
         let objects = extent.maximum() as usize * geometry.objects() as usize;
         // A handle keeps one shard, and may hold a second one for a moment.
-        let shards = boxed(2 * plan.locals, OnceLock::new).ok_or_else(|| plan.no_memory())?;
-        let core = Arc::new(Self {
+        let shards = boxed(2 * plan.locals, Lasting::new).ok_or_else(|| plan.no_memory())?;
+        let rows = boxed(rows, Row::absent).ok_or_else(|| plan.no_memory())?;
+        let depot = Depot::new(objects, cache).ok_or_else(|| plan.no_memory())?;
+        let nothing = Cache::new(0, 0).ok_or_else(|| plan.no_memory())?;
+        let core = Arc::new_cyclic(|core| Self {
             geometry,
             size: plan.size,
             extent,
-            rows: boxed(rows, Row::absent).ok_or_else(|| plan.no_memory())?,
+            rows,
             store: Store::new(),
-            depot: Depot::new(objects, cache).ok_or_else(|| plan.no_memory())?,
+            depot,
             shards,
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
-            nobody: OnceLock::new(),
+            nobody: Box::new(Shard::new(row::NONE, core.as_ptr(), nothing)),
             cache,
             opens: cache == 0 && !plan.hardened && !plan.common,
             common: plan.common,
@@ -194,6 +217,11 @@ impl Core {
         &self.geometry
     }
 
+    /// The most handles that may hold a shard.
+    pub(crate) fn most_handles(&self) -> usize {
+        self.most_handles
+    }
+
     /// Number of objects that the pool may grow to.
     pub(crate) fn maximum(&self) -> usize {
         self.extent.maximum() as usize * self.geometry.objects() as usize
@@ -204,32 +232,47 @@ impl Core {
         self.cache
     }
 
-    fn make_shard(&self, index: usize) -> &Shard {
+    /// The shard with this index, which is made if there is none. `None` when there is no memory.
+    fn make_shard(&self, index: usize) -> Option<&Shard> {
+        let place = &self.shards[index];
+        if let Some(shard) = place.get() {
+            return Some(shard);
+        }
         let more = self.geometry.objects().min(geometry::ROW) as usize;
-        self.shards[index]
-            .get_or_init(|| Box::new(Shard::new(index as u32, self, Cache::new(self.cache, more))))
+        let own = boxed_one(Shard::new(index as u32, self, Cache::new(self.cache, more)?))?;
+        // Another thread may have made the shard meanwhile. Then this one is dropped.
+        Some(place.set_boxed(own).unwrap_or_else(|(first, _)| first))
     }
 
     fn nobody(&self) -> &Shard {
-        self.nobody.get_or_init(|| Box::new(Shard::new(row::NONE, self, Cache::new(0, 0))))
+        &self.nobody
     }
 
     /// The shards that have been made.
     fn shards(&self) -> impl Iterator<Item = &Shard> {
-        self.shards.iter().filter_map(|shard| shard.get()).map(|shard| &**shard)
+        self.shards.iter().filter_map(Lasting::get)
     }
 
-    /// Takes hold of a shard: one that was left, or a new one. `None` when the maximum number of handles hold one.
-    fn hold_one(&self) -> Option<&Shard> {
+    /// Takes hold of a shard: one that was left, or a new one.
+    fn hold_one(&self) -> Result<&Shard, NoShard> {
         let more = |handles: usize| (handles < self.most_handles).then_some(handles + 1);
         // Relaxed, both: a count. The state word of each shard orders its holders.
-        self.handles.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        self.handles
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| NoShard::AllHeld)?;
         loop {
             // At least one shard is free at any time. The search fails only if other threads took and left shards
             // meanwhile.
-            let mut shards = (0..self.shards.len()).map(|index| self.make_shard(index));
-            if let Some(shard) = shards.find(|shard| shard.try_hold()) {
-                return Some(shard);
+            for index in 0..self.shards.len() {
+                match self.make_shard(index) {
+                    Some(shard) if shard.try_hold() => return Ok(shard),
+                    Some(_) => {}
+                    // The shards before this one are held, and those behind it were not made either.
+                    None => {
+                        self.uncount_handle();
+                        return Err(NoShard::NoMemory);
+                    }
+                }
             }
             spin();
         }
@@ -238,6 +281,10 @@ impl Core {
     /// Leaves a shard that came from [`hold_one`](Core::hold_one).
     fn leave_one(&self, shard: &Shard) {
         shard.leave();
+        self.uncount_handle();
+    }
+
+    fn uncount_handle(&self) {
         // Relaxed: a count. The state word of each shard orders its holders.
         self.handles.fetch_sub(1, Ordering::Relaxed);
     }

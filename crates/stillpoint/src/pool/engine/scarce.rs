@@ -218,6 +218,6 @@ impl Core {
 
     /// The shard with an index that was read from a row.
     pub(crate) fn shard(&self, index: u32) -> Option<&super::shard::Shard> {
-        (index != NONE).then(|| &**self.shards[index as usize].get().expect("an owner is a shard"))
+        (index != NONE).then(|| self.shards[index as usize].get().expect("an owner is a shard"))
     }
 }
