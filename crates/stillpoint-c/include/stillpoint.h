@@ -1178,7 +1178,7 @@ enum still_pages {
 struct still_pool_options {
     size_t size;         /* sizeof(struct still_pool_options) */
     size_t max_objects;  /* the pool grows up to this; 0: it does not grow */
-    size_t growth_step;  /* how many objects each growth adds; 0: an eighth of what may be added */
+    size_t growth_step;  /* how many objects a growth adds, or a multiple for a call that needs more; 0: an eighth of what may be added */
     size_t bucket_bytes; /* a power of two; 0: depends on the size of the objects */
     size_t stride;       /* bytes from one object to the next; 0: the pool chooses */
     size_t cache;        /* objects in the cache of each thread; 0: an eighth of the capacity, 32 to 512, and none in a small pool;

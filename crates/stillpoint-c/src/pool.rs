@@ -559,7 +559,7 @@ pub unsafe extern "C" fn still_local_get_blocks(
         let (local, starts) =
             unsafe { (local(handle)?, slice(starts.cast::<MaybeUninit<*mut c_void>>(), count)?) };
         for got in 0..count {
-            let Some(block) = local.alloc_block() else {
+            let Some(block) = local.alloc_block_of(count - got) else {
                 for start in &starts[..got] {
                     // SAFETY: written below, and allocated by this call.
                     let start = unsafe { NonNull::new_unchecked(start.assume_init().cast()) };

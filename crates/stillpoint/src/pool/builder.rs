@@ -172,7 +172,8 @@ impl<P> PoolBuilder<P> {
     }
 
     /// The number of objects that the pool may grow to, rounded up to whole buckets; at least the capacity. The pool
-    /// grows when an allocation finds no free object. By default it never grows.
+    /// grows when an allocation finds too few free objects, unless there would be too few even then. By default it never
+    /// grows.
     ///
     /// Address space and headers for all of them are reserved when the pool is built. An allocation that grows the pool
     /// takes as long as the kernel and the constructors of the new objects take.
@@ -193,8 +194,9 @@ impl<P> PoolBuilder<P> {
     }
 
     /// The number of objects that a pool with [`max_objects`](PoolBuilder::max_objects) grows by at a time, rounded up
-    /// to whole buckets. 0 means one bucket; with `usize::MAX`, the pool grows to its limit at once. The default is an
-    /// eighth of the objects that may be added. Has no effect on a pool that never grows.
+    /// to whole buckets; a call for many objects adds as many times this number as it needs. 0 means one bucket; with
+    /// `usize::MAX`, the pool grows to its limit at once. The default is an eighth of the objects that may be added. Has no
+    /// effect on a pool that never grows.
     ///
     /// With reserved huge pages, make the pool and its steps multiples of 2 MiB: after a smaller piece, the pool may
     /// not be able to grow. Steps of less than 64 KiB waste headers.

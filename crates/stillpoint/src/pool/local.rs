@@ -159,7 +159,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// As [`alloc`](Local::alloc), after the block has been freed.
     #[inline]
     pub fn alloc_block(&self) -> Option<Block<'p, T>> {
-        let start = self.handle.alloc_block()?;
+        let start = self.handle.alloc_block(1)?;
         // Read before user code runs, which may park the handle.
         let shard = self.handle.shard();
         self.reset(self.handle.core().objects_from(start.as_ptr()));

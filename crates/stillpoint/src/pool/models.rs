@@ -325,7 +325,7 @@ fn one_of_two_is_sent(frees_first: bool, needs: impl Fn(&World) + Copy + Send + 
 /// A thread that looks for a whole bucket puts back bits that do not make one.
 #[test]
 fn a_block_is_looked_for_among_what_was_sent() {
-    one_of_two_is_sent(false, |world| assert!(world.handle().alloc_block().is_none(), "{LOST}"));
+    one_of_two_is_sent(false, |world| assert!(world.handle().alloc_block(1).is_none(), "{LOST}"));
 }
 
 /// An owner collects some of the rows in its inbox, and leaves the rest, which another thread takes.
@@ -473,7 +473,7 @@ fn objects_in_common() {
         let handle = world.handle();
         let mine = [world.must_alloc(&handle), world.alloc(&handle).unwrap_or(0)];
         mine.into_iter().filter(|&object| object != 0).for_each(|object| world.free(object));
-        if let Some(block) = handle.alloc_block() {
+        if let Some(block) = handle.alloc_block(1) {
             let objects: Vec<_> = world.core.objects_from(block.as_ptr()).collect();
             objects.iter().for_each(|&object| world.got(object));
             objects.iter().for_each(|&object| world.gives_up(object));

@@ -220,7 +220,15 @@ impl RawLocal<'_> {
     /// Allocates a whole bucket; `None` when the caller cannot get one.
     #[inline]
     pub fn alloc_block(&self) -> Option<RawBlock> {
-        Some(self.block_at(self.handle.alloc_block()?))
+        self.alloc_block_of(1)
+    }
+
+    /// As [`alloc_block`](RawLocal::alloc_block), for a caller that wants so many, this one included. The pool grows by all of them, or not
+    /// at all.
+    #[doc(hidden)]
+    #[inline]
+    pub fn alloc_block_of(&self, wanted: usize) -> Option<RawBlock> {
+        Some(self.block_at(self.handle.alloc_block(wanted)?))
     }
 
     /// The block whose first object is at this address, for callers that store only addresses. If no block begins at
@@ -267,7 +275,7 @@ impl RawLocal<'_> {
         let wanted = to.len();
         // No undo on panic is needed: a raw pool calls no constructor.
         for index in 0..wanted {
-            let Some(block) = self.alloc_block() else {
+            let Some(block) = self.alloc_block_of(wanted - index) else {
                 for block in &to[..index] {
                     // SAFETY: written below in an earlier iteration, and allocated by this call.
                     let answer = unsafe { self.free_block(block.assume_init()) };

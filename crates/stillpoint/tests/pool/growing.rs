@@ -1,5 +1,6 @@
 //! Pools that grow while several threads allocate.
 
+use std::mem::MaybeUninit;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -7,6 +8,7 @@ use std::sync::{Arc, Barrier};
 
 use crate::asleep;
 use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{RawLocal, RawPool};
 use stillpoint::pool::{Local, Obj, Pool};
 
 /// A pool that begins with one bucket of eight objects. When the pool first grows, its constructor waits twice at the
@@ -193,5 +195,71 @@ fn a_maximum_is_checked_against_what_can_be_counted() {
             .build()
             .unwrap_err();
         assert!(error.to_string().contains("cannot be made"), "{error}");
+    }
+}
+
+/// Whether the local gets so many objects at once. They are not freed.
+fn gets_many(local: &RawLocal<'_>, count: usize) -> bool {
+    local.alloc_many(&mut vec![MaybeUninit::uninit(); count]).is_ok()
+}
+
+fn gets_blocks(local: &RawLocal<'_>, count: usize) -> bool {
+    local.alloc_blocks(&mut vec![MaybeUninit::uninit(); count]).is_ok()
+}
+
+/// What the pool could not have even if it grew does not make it grow.
+#[test]
+fn a_pool_does_not_grow_for_a_call_that_fails_nevertheless() {
+    for cache in [0, 64, 640] {
+        let pool = RawPool::builder(64, 64, 64).bucket_bytes(512).max_objects(640).growth_step(8);
+        let pool = pool.cache(cache).high_water(1).count_calls(true).pages(Pages::Small).build().unwrap();
+        let local = pool.local().unwrap();
+        for many in [641, 1 << 20] {
+            assert!(!gets_many(&local, many) && !gets_blocks(&local, many), "{many}");
+        }
+        let (calls, failures) = (pool.call_stats(), pool.cache_stats()[0].failures);
+        assert_eq!((calls.failed_gets, calls.not_got), (2, 641 + (1 << 20)));
+        assert_eq!((calls.gets, calls.failed_block_gets, failures), (0, 2, 4));
+        assert_eq!((pool.stats().capacity, pool.stats().in_use), (64, 0));
+        // All of them are possible, but not while one is in use.
+        let object = local.alloc().unwrap();
+        assert!(!gets_many(&local, 640) && !gets_blocks(&local, 80));
+        assert_eq!((pool.stats().capacity, pool.stats().in_use), (64, 1));
+        // SAFETY: allocated above, and not used any more.
+        unsafe { local.free(object) }.unwrap();
+        assert!(if cache == 0 { gets_blocks(&local, 80) } else { gets_many(&local, 640) });
+        assert_eq!((pool.stats().capacity, pool.info().memory.len()), (640, 2), "it grows at once");
+        pool.audit().unwrap();
+    }
+}
+
+/// Address space is reserved for one step after the other. Pieces of several steps, which may have a huge page where a step has none, take no
+/// more of it.
+#[test]
+fn steps_that_are_added_at_once_fit_into_what_was_reserved() {
+    const BUCKET: usize = 64 << 10;
+    // Of 64 KiB, 1.5 MiB, 2 MiB, and 3 MiB.
+    for step in [1, 24, 32, 48] {
+        for together in [2, 3, 7] {
+            let most = 1 + 12 * step + 1;
+            let builder = RawPool::builder(1, BUCKET, 64).bucket_bytes(BUCKET).stride(BUCKET).cache(0);
+            let builder = builder.max_objects(most).growth_step(step).pages(Pages::Small);
+            let pool = builder.build().unwrap();
+            let local = pool.local().unwrap();
+            let mut got = 0;
+            for steps in [1, together].into_iter().cycle() {
+                let count = if got == 0 { 1 + step } else { (steps * step).min(most - got) };
+                if count == 0 {
+                    break;
+                }
+                assert!(gets_many(&local, count), "{got} of {most} by steps of {step}");
+                got += count;
+            }
+            assert_eq!((got, pool.stats().capacity), (most, most));
+            let pieces = pool.info().memory;
+            assert!(pieces.windows(2).all(|two| two[0].start + two[0].bytes <= two[1].start));
+            assert!(pieces.iter().all(|piece| may_be_read(piece.start + piece.bytes - 1)));
+            pool.audit().unwrap();
+        }
     }
 }

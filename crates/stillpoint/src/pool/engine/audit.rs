@@ -351,7 +351,7 @@ mod tests {
         // Not dropped: the drop of a handle does not expect a damaged pool.
         let handle = std::mem::ManuallyDrop::new(Handle::new(&core).expect("a shard is free"));
         let row_of = |object: *mut u8| core.place_of(object).expect("an object").row;
-        let next = || handle.alloc_block().expect("a whole bucket").as_ptr();
+        let next = || handle.alloc_block(1).expect("a whole bucket").as_ptr();
         let [broken, whole, busy, sent] = [next(), next(), next(), next()];
         // SAFETY: allocated above, and freed once.
         unsafe { handle.free(broken) }.expect("an object");

@@ -17,13 +17,18 @@ const ONCE: usize = 64 * 4;
 const FEW: usize = 16;
 
 fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
+    growing(per_bucket, buckets, buckets, cache)
+}
+
+/// A pool that grows by a bucket at a time, if it may have more than at first.
+fn growing(per_bucket: usize, buckets: u32, most_buckets: u32, cache: usize) -> Arc<Core> {
     let geometry = Geometry::new(8, 8, Some(8 * per_bucket), 1).expect("a small bucket");
     let plan = Plan {
         geometry,
         size: 8,
         buckets,
-        most_buckets: buckets,
-        step: 0,
+        most_buckets,
+        step: 1,
         cache,
         common: false,
         high_water: None,
@@ -188,7 +193,7 @@ fn a_call_for_many_objects_passes_magazines_through() {
     const MANY: usize = 1000;
     let core = pool(2, BUCKETS, 512);
     let handle = Handle::new(&core).unwrap();
-    assert!(handle.alloc_block().is_some());
+    assert!(handle.alloc_block(1).is_some());
     let mut objects = vec![std::ptr::null_mut(); 20 * MANY];
     // SAFETY: there is room for them.
     assert!(unsafe { handle.alloc_many(objects.as_mut_ptr(), objects.len()) });
@@ -208,6 +213,27 @@ fn a_call_for_many_objects_passes_magazines_through() {
     }
     objects.sort_unstable();
     assert!(objects.windows(2).all(|two| two[0] < two[1]), "an object was allocated twice");
+}
+
+/// Otherwise, each step of the growth would begin with a search for all objects that there are.
+#[test]
+fn a_call_for_many_objects_grows_the_pool_once() {
+    const MOST: u32 = 200;
+    for cache in [0, 2 * MOST as usize] {
+        let core = growing(2, 2, MOST, cache);
+        let handle = Handle::new(&core).unwrap();
+        let mut objects = vec![std::ptr::null_mut(); 2 * MOST as usize + 1];
+        // SAFETY: there is room for them.
+        let (taken, found) = steps(|| unsafe { handle.alloc_many(objects.as_mut_ptr(), objects.len()) });
+        assert!(!found && taken == 0, "more than there may be: {taken} steps");
+        assert_eq!((core.totals(), core.cache_stats()[0].failures), ((4, 0), 1));
+        // SAFETY: there is room for them.
+        let (taken, found) = steps(|| unsafe { handle.alloc_many(objects.as_mut_ptr(), objects.len() - 1) });
+        // For each bucket, a move from the store, and one row.
+        assert!(found && taken <= 2 * MOST as usize + FEW, "{taken} steps");
+        assert_eq!(core.info().memory.len(), 2);
+        core.audit().unwrap();
+    }
 }
 
 /// Those before it are free, and those after it are not.
@@ -254,7 +280,7 @@ fn buckets_are_claimed_one_by_one() {
         all(&owner).into_iter().for_each(|object| core.free_without_shard(object));
         for _ in 0..BUCKETS {
             let (steps, found) = steps(|| match block {
-                true => needy.alloc_block().is_some(),
+                true => needy.alloc_block(1).is_some(),
                 false => needy.alloc().is_some() && needy.alloc().is_some(),
             });
             assert!(found && steps <= 2 * FEW, "{steps} steps");
@@ -285,9 +311,9 @@ fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
     assert_eq!((core.misuses(), core.totals().1), (0, objects.len()));
     // When a block is allocated, its bucket also records that it has no free objects.
     objects.iter().for_each(|&object| core.free_without_shard(object));
-    let block = owner.alloc_block().unwrap().as_ptr();
+    let block = owner.alloc_block(1).unwrap().as_ptr();
     let last = core.objects_from(block).last().unwrap();
-    let other = owner.alloc_block().unwrap();
+    let other = owner.alloc_block(1).unwrap();
     // SAFETY: allocated above, and freed once.
     unsafe { owner.free(last) }.unwrap();
     let (steps, again) = steps(|| owner.alloc());
@@ -301,7 +327,7 @@ fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
 fn whole_buckets_move_by_the_batch() {
     let core = pool(64, BUCKETS / 20, 0);
     let owner = Handle::new(&core).unwrap();
-    let (blocks, most): (Vec<_>, usize) = std::iter::from_fn(|| match steps(|| owner.alloc_block()) {
+    let (blocks, most): (Vec<_>, usize) = std::iter::from_fn(|| match steps(|| owner.alloc_block(1)) {
         (count, Some(block)) => Some((block, count)),
         (_, None) => None,
     })
@@ -332,7 +358,7 @@ fn counts_look_at_no_bucket_and_a_handle_at_shards_only() {
 fn a_block_begins_with_its_bucket() {
     let core = pool(128, 1, 0);
     let handle = Handle::new(&core).unwrap();
-    let start = handle.alloc_block().unwrap().as_ptr();
+    let start = handle.alloc_block(1).unwrap().as_ptr();
     for object in core.objects_from(start).skip(1) {
         // SAFETY: no block begins there, so the call frees nothing.
         let error = unsafe { handle.free_block(object) }.unwrap_err();

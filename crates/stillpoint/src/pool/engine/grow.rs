@@ -87,16 +87,22 @@ pub(crate) struct Extent {
     want: Want,
 }
 
-/// Rounds up to huge pages, if there is at least one, so that each large piece can begin at a huge page.
-fn rounded(bytes: usize) -> Option<usize> {
-    let unit = if bytes >= HUGE { HUGE } else { PAGE };
-    bytes.checked_next_multiple_of(unit)
+/// A piece of this size begins at a multiple of this: at a huge page, if it has at least one.
+fn unit(bytes: usize) -> usize {
+    if bytes >= HUGE {
+        HUGE
+    } else {
+        PAGE
+    }
 }
 
 impl Extent {
     pub(crate) fn new(plan: &Plan, given: Option<Given>) -> Result<Self, BuildError> {
         let bucket = plan.geometry.bucket_bytes();
-        let bytes_of = |buckets: u32| (buckets as usize).checked_mul(bucket).and_then(rounded);
+        let bytes_of = |buckets: u32| {
+            let bytes = (buckets as usize).checked_mul(bucket)?;
+            bytes.checked_next_multiple_of(unit(bytes))
+        };
         let steps = (plan.most_buckets - plan.buckets).div_ceil(plan.step.max(1)) as usize;
         let later = bytes_of(plan.step).and_then(|step| step.checked_mul(steps));
         let whole = bytes_of(plan.buckets).zip(later).and_then(|(first, later)| first.checked_add(later));
@@ -225,17 +231,19 @@ impl Core {
         self.extent.ready.load(Ordering::Acquire)
     }
 
-    /// Adds a piece, for a caller that found no free object among what it had [seen](Core::seen), unless another thread has added one since.
-    /// Then, too, the caller searches again. False when the pool may not grow, or there is no memory.
+    /// Adds a piece, for a caller that found too few objects among what it had [seen](Core::seen), unless another thread has added one since.
+    /// Then, too, the caller searches again. The piece has as many steps as bring all objects that are `missing`, so that the caller need not
+    /// search again after each. False when the pool may not grow by that much, or there is no memory.
     #[cold]
-    pub(crate) fn grow(&self, seen: usize) -> bool {
+    pub(crate) fn grow(&self, seen: usize, missing: usize) -> bool {
         let extent = &self.extent;
-        let more = extent.step.min(extent.most_buckets - seen as u32);
         if self.seen() > seen {
             return true;
         }
+        let wanted = missing.div_ceil(self.geometry.objects() as usize);
+        let left = extent.most_buckets as usize - seen;
         // If there are more buckets, the last piece is about to be ready, and another thread has the lock.
-        if more == 0 && extent.buckets() == seen {
+        if wanted > left && extent.buckets() == seen {
             return false;
         }
         let me = stillpoint_sys::os::thread_handle();
@@ -249,20 +257,24 @@ impl Core {
         }
         extent.grower.store(me, Ordering::Relaxed);
         let _named = Named(&extent.grower);
-        more > 0 && self.add(more).is_ok()
+        wanted <= left && {
+            let more = wanted.next_multiple_of(extent.step as usize).min(left);
+            self.add(more as u32, extent.step).is_ok()
+        }
     }
 
     /// Adds `buckets` buckets.
     pub(crate) fn extend(&self, buckets: u32) -> Result<(), BuildError> {
         let _growing = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.add(buckets)
+        self.add(buckets, buckets)
     }
 
-    /// Adds buckets. The caller holds `growing`.
-    fn add(&self, buckets: u32) -> Result<(), BuildError> {
+    /// Adds buckets, as a piece that begins where one of `step` buckets would: so what was reserved for the steps suffices, however many are
+    /// added at once. The caller holds `growing`.
+    fn add(&self, buckets: u32, step: u32) -> Result<(), BuildError> {
         let bucket_bytes = self.geometry.bucket_bytes();
         let bytes = buckets as usize * bucket_bytes;
-        let unit = if bytes >= HUGE { HUGE } else { PAGE };
+        let unit = unit(buckets.min(step) as usize * bucket_bytes);
         let offset = self.extent.end().next_multiple_of(unit).next_multiple_of(bucket_bytes);
         let first = (offset / bucket_bytes) as u32;
         let made = match &self.extent.space {

@@ -206,7 +206,10 @@ impl<'p> Handle<'p> {
             return self.open(call, |all, found| all.count_get(*found, count));
         }
         let is_small = count <= self.core.cache_limit() && !self.shard.get().cache.is_large(count);
-        let found = if is_small {
+        // A search for more objects than the pool can have would leave others without any. It is counted, too, by the shard.
+        let found = if self.attach().is_err() || count > self.core.maximum() {
+            false
+        } else if is_small {
             // SAFETY: the handle holds its shard, and there is room for the objects, by the caller's promise.
             self.refill(count) && unsafe { self.shard.get().cache.pop_many(to, count) }
         } else {
@@ -251,7 +254,7 @@ impl<'p> Handle<'p> {
             if cache.len() >= count {
                 return true;
             }
-            if !self.core.grow(seen) {
+            if !self.core.grow(seen, count - cache.len()) {
                 return false;
             }
         }
@@ -291,7 +294,7 @@ impl<'p> Handle<'p> {
             }
             // Put the objects back before constructors run, which may panic.
             self.put(objects);
-            if !self.core.grow(seen) {
+            if !self.core.grow(seen, count - got) {
                 break;
             }
         }
@@ -305,13 +308,14 @@ impl<'p> Handle<'p> {
         }
     }
 
-    /// Allocates a whole bucket. Returns its first object.
-    pub(crate) fn alloc_block(&self) -> Option<NonNull<u8>> {
+    /// Allocates a whole bucket. Returns its first object. The caller wants so many, this one included: the pool grows by all of them, or
+    /// not at all.
+    pub(crate) fn alloc_block(&self, wanted: usize) -> Option<NonNull<u8>> {
         if self.is_closed() {
             let tally = |all: &Tally<OwnUsize>, found: &Option<_>| {
                 if found.is_some() { &all.block_gets } else { &all.failed_block_gets }.count(1);
             };
-            return self.open(|| self.alloc_block(), tally);
+            return self.open(|| self.alloc_block(wanted), tally);
         }
         loop {
             // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
@@ -325,7 +329,8 @@ impl<'p> Handle<'p> {
                 self.arm(self.core.objects_of(bucket));
                 return NonNull::new(self.core.address(bucket, 0));
             }
-            if !self.core.grow(seen) {
+            let missing = wanted.saturating_mul(self.core.geometry.objects() as usize);
+            if !self.core.grow(seen, missing) {
                 self.count(|calls| &calls.failures, 1);
                 return None;
             }
