@@ -17,6 +17,8 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Barrier, OnceLock};
 use std::thread;
 
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::RawPool;
 use stillpoint::rcu::{self, Boost, Domain, RcuCell, Reader};
 use stillpoint::table::Table;
 use stillpoint::timer::shared::{Outcome, TimerService};
@@ -339,6 +341,48 @@ fn the_allocator_may_look_up() {
     while DROPPED.load(Ordering::Relaxed) <= HELD as usize {
         table.poll();
     }
+}
+
+/// The allocator asks a pool, and makes it grow, while its caller asks the pool: what the caller holds meanwhile, it would also hold if it
+/// were preempted, or if another thread forked.
+#[test]
+fn the_allocator_may_ask_a_pool() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    in_child("the_allocator_may_ask_a_pool", || {
+        static POOL: OnceLock<RawPool> = OnceLock::new();
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        // If a call waits for its own thread, then for ever. SAFETY: no pointers are passed.
+        unsafe { libc::alarm(60) };
+        let pool = POOL.get_or_init(|| {
+            let builder = RawPool::builder(8, 64, 64).bucket_bytes(512).cache(0).high_water(1);
+            builder.max_objects(1 << 10).growth_step(8).pages(Pages::Small).build().expect("there is memory")
+        });
+        let local = pool.local().expect("there are few");
+        let block = local.alloc_block().expect("the pool is new");
+        allocated::set_hook(Some(|| {
+            let pool = POOL.get().expect("it is there");
+            let before = pool.info().memory.len();
+            let block = pool.local().expect("there are few").alloc_block().expect("the pool may grow");
+            assert!(pool.owns(block.start().as_ptr()) && pool.iova(block.start()).is_none());
+            assert_eq!(pool.info().memory.len(), before + 1);
+            ASKED.fetch_add(1, Ordering::Relaxed);
+        }));
+        let asked = |what: &str, call: &dyn Fn()| {
+            let before = ASKED.load(Ordering::Relaxed);
+            call();
+            let times = ASKED.load(Ordering::Relaxed) - before;
+            println!("{what}: {times} allocations");
+            times
+        };
+        let found = asked("iova", &|| assert!(pool.iova(block.start()).is_none()));
+        let told = asked("physically_contiguous", &|| assert!(pool.physically_contiguous(&block).is_none()));
+        let info = asked("info", &|| assert!(pool.info().memory.len() <= 1 << 7));
+        let audit = asked("audit", &|| _ = pool.audit());
+        allocated::set_hook(None);
+        assert!(found == 0 && told == 0 && info > 0 && audit > 0, "{found} {told} {info} {audit}");
+        pool.audit().expect("it is whole");
+    });
 }
 
 /// Its 16 buckets and stripes, 129 slots, and the heads of its lists.

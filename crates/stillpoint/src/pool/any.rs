@@ -128,7 +128,7 @@ impl AnyPool {
             let end = piece.start + piece.bytes;
             (piece.start..end).contains(&addresses.start) && addresses.end <= end
         };
-        self.core.memory().into_iter().find(holds).map(|piece| piece.backing)
+        self.core.memory().find(holds).map(|piece| piece.backing)
     }
 
     /// The device address of an object.

@@ -61,7 +61,7 @@ impl Core {
             max_locals: self.most_handles,
             hardened: self.is_hardened(),
             counts_calls: self.counts_calls,
-            memory: self.memory(),
+            memory: self.memory().collect(),
             ..self.geometry.info()
         }
     }
@@ -134,10 +134,9 @@ impl Core {
     }
 
     /// The first row of each bucket.
-    fn buckets(&self) -> impl Iterator<Item = u32> {
+    fn buckets(&self) -> impl Iterator<Item = u32> + '_ {
         let rows = self.geometry.rows();
-        let pieces = self.extent.pieces().into_iter();
-        pieces.flat_map(move |piece| {
+        self.extent.pieces().flat_map(move |piece| {
             (piece.first..piece.first + piece.buckets).map(move |bucket| bucket * rows)
         })
     }

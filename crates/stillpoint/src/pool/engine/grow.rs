@@ -3,11 +3,11 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::geometry::{Geometry, Place};
 use super::store::Chain;
-use super::{Core, Plan};
+use super::{boxed, Core, Plan};
 use crate::pool::audit::MemoryInfo;
 use crate::pool::error::BuildError;
 use crate::pool::memory::{refused, Backing};
@@ -76,10 +76,11 @@ pub(crate) struct Extent {
     /// See [`places`](Extent::places).
     places: u32,
     step: u32,
-    /// Held while a piece is added, even while its constructors run.
-    growing: Mutex<()>,
-    /// The pieces that are ready. Locked only briefly, since constructors may read them.
-    pieces: Mutex<Vec<Piece>>,
+    /// The number of pieces. Held while one is added, even while its constructors run.
+    growing: Mutex<usize>,
+    /// The pieces, in the order in which they were added. Whoever looks at them waits for no thread: only the one that has `growing` sets the
+    /// next one, and those that are set stay.
+    pieces: Box<[OnceLock<Piece>]>,
     /// The thread that is adding a piece. If one of its constructors needs an object, the thread must not wait for
     /// itself.
     grower: AtomicUsize,
@@ -135,8 +136,9 @@ impl Extent {
             most_buckets: plan.most_buckets,
             places: places as u32,
             step: plan.step,
-            growing: Mutex::new(()),
-            pieces: Mutex::new(Vec::new()),
+            growing: Mutex::new(0),
+            // The first one, and one for each step.
+            pieces: boxed(1 + steps, OnceLock::new).ok_or_else(|| plan.no_memory())?,
             grower: AtomicUsize::new(0),
             space,
             want: plan.want,
@@ -169,14 +171,13 @@ impl Extent {
         self.buckets.load(Ordering::Acquire)
     }
 
-    pub(crate) fn pieces(&self) -> Vec<Piece> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
+        self.pieces.iter().map_while(OnceLock::get).copied()
     }
 
     /// Calls `destroy` for every object, even if some of the calls panic.
     pub(crate) fn destroy_all(&mut self, geometry: &Geometry, destroy: unsafe fn(*mut u8)) {
-        let pieces = self.pieces();
-        let buckets = pieces.iter().flat_map(|piece| piece.first..piece.first + piece.buckets);
+        let buckets = self.pieces().flat_map(|piece| piece.first..piece.first + piece.buckets);
         self.destroy(geometry, destroy, buckets.flat_map(|bucket| places(geometry, bucket)));
     }
 
@@ -206,23 +207,15 @@ fn places(geometry: &Geometry, bucket: u32) -> impl Iterator<Item = Place> {
 
 impl Core {
     /// The pieces of memory.
-    pub(crate) fn memory(&self) -> Vec<MemoryInfo> {
+    pub(crate) fn memory(&self) -> impl Iterator<Item = MemoryInfo> + '_ {
         let bucket = self.geometry.bucket_bytes();
-        let of = |piece: Piece| MemoryInfo {
+        self.extent.pieces().map(move |piece| MemoryInfo {
             start: self.extent.start.addr() + piece.first as usize * bucket,
             bytes: piece.buckets as usize * bucket,
             buckets: piece.buckets as usize,
             backing: piece.made.map_or(Backing::Given, Into::into),
             node: self.extent.want.node,
-        };
-        self.extent.pieces().into_iter().map(of).collect()
-    }
-
-    /// Makes the pieces count as reserved huge pages, whose addresses a test asks for.
-    #[cfg(all(test, not(stillpoint_loom)))]
-    pub(crate) fn pretend_reserved(&self) {
-        let mut pieces = self.extent.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.iter_mut().for_each(|piece| piece.made = Some(Made::Reserved));
+        })
     }
 
     /// For [`grow`](Core::grow): to be read before the search for a free object.
@@ -251,7 +244,7 @@ impl Core {
         if extent.grower.load(Ordering::Relaxed) == me {
             return false;
         }
-        let _growing = extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.seen() > seen {
             return true;
         }
@@ -259,19 +252,19 @@ impl Core {
         let _named = Named(&extent.grower);
         wanted <= left && {
             let more = wanted.next_multiple_of(extent.step as usize).min(left);
-            self.add(more as u32, extent.step).is_ok()
+            self.add(more as u32, extent.step, &mut pieces).is_ok()
         }
     }
 
     /// Adds `buckets` buckets.
     pub(crate) fn extend(&self, buckets: u32) -> Result<(), BuildError> {
-        let _growing = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.add(buckets, buckets)
+        let mut pieces = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.add(buckets, buckets, &mut pieces)
     }
 
     /// Adds buckets, as a piece that begins where one of `step` buckets would: so what was reserved for the steps suffices, however many are
-    /// added at once. The caller holds `growing`.
-    fn add(&self, buckets: u32, step: u32) -> Result<(), BuildError> {
+    /// added at once. The caller holds `growing`, and passes the number of pieces.
+    fn add(&self, buckets: u32, step: u32, pieces: &mut usize) -> Result<(), BuildError> {
         let bucket_bytes = self.geometry.bucket_bytes();
         let bytes = buckets as usize * bucket_bytes;
         let unit = unit(buckets.min(step) as usize * bucket_bytes);
@@ -288,7 +281,9 @@ impl Core {
         };
         let piece = Piece { first, buckets, made };
         self.construct(&piece);
-        self.extent.pieces.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+        let is_next = self.extent.pieces[*pieces].set(piece).is_ok();
+        debug_assert!(is_next, "the caller alone adds pieces");
+        *pieces += 1;
         let rows = self.geometry.rows();
         for bucket in first..first + buckets {
             let row = &self.rows[(bucket * rows) as usize];
