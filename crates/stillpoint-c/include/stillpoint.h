@@ -1187,7 +1187,7 @@ struct still_pool_options {
     uint32_t pages;      /* enum still_pages */
     uint32_t hardened;   /* not 0: double frees are refused, writes to free objects are counted (still_pool_info.misuses), and objects that
                           * were put back stay unused for longer. Slower: no cache */
-    uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any */
+    uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any. Before Linux 5.14, no reserved pages with this */
     void *memory;        /* memory of the program, aligned to `align`, in use until the pool is freed; NULL: the pool allocates memory */
     size_t memory_bytes; /* size of `memory`, with which max_objects must be 0; if it is too small, still_error() says what is needed */
     size_t high_water;   /* whole buckets that each thread keeps; 0: one in 16, 1 to 32, and none in a small pool; STILL_ALL: none */

@@ -9,6 +9,8 @@
 mod census;
 #[path = "support/child.rs"]
 mod child;
+#[path = "support/filter.rs"]
+mod filter;
 #[path = "support/other.rs"]
 mod other;
 #[path = "support/skip.rs"]
@@ -29,6 +31,7 @@ use stillpoint_multicast::{signals, Strategy};
 
 use census::{Census, Object};
 use child::in_child;
+use filter::refuse_if;
 use other::{silent, Other};
 
 /// A limit for waits that are expected to end at once. It is long enough for a busy machine.
@@ -41,34 +44,6 @@ fn refuse_membarrier(errno: i32) {
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`
 const PRIVATE_EXPEDITED: u32 = 8;
-
-/// The offset of the first argument in `seccomp_data`, on little-endian machines.
-const ARGUMENT: u32 = 16;
-
-/// As `refuse_membarrier`, for any system call, with any first argument or with this one.
-fn refuse_if(call: i64, argument: Option<u32>, errno: i32) {
-    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let mut program = [
-        // The number of the system call is the first field of `seccomp_data`.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        libc::sock_filter { jf: 3, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32) },
-        // The lower half of the first argument, if a certain one is meant.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, if argument.is_some() { ARGUMENT } else { 0 }),
-        libc::sock_filter {
-            jf: 1,
-            ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, argument.unwrap_or(call as u32))
-        },
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs()),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: no pointers are passed.
-    let answer = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    assert_eq!(answer, 0, "{}", io::Error::last_os_error());
-    // SAFETY: the filter and its program are alive for the call, which copies them.
-    let answer = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) };
-    assert_eq!(answer, 0, "{}", io::Error::last_os_error());
-}
 
 fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
@@ -215,7 +190,7 @@ fn a_refused_fence_is_the_answer_for_later_domains() {
     in_child_with_membarrier("a_refused_fence_is_the_answer_for_later_domains", || {
         let early = asymmetric();
         let _silent = silent(&early);
-        refuse_if(libc::SYS_membarrier, Some(PRIVATE_EXPEDITED), libc::EPERM);
+        refuse_if(libc::SYS_membarrier, Some((0, PRIVATE_EXPEDITED)), libc::EPERM);
         assert_eq!(Mode::best(), Mode::Asymmetric, "nothing was refused yet");
         assert_eq!(fence_error(early.synchronize()).raw_os_error(), libc::EPERM);
         assert_eq!(asymmetric_supported().map_err(FenceError::raw_os_error), Err(libc::EPERM));

@@ -323,7 +323,8 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// The NUMA node of the memory.
+    /// The NUMA node of the memory. Before Linux 5.14, which cannot allocate all pages at once, there are no reserved huge
+    /// pages with this: if the node lacked one, the first access to it would end the process.
     pub fn node(mut self, node: u32) -> Self {
         self.node = Some(node);
         self

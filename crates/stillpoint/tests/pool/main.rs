@@ -27,5 +27,8 @@ mod threads;
 #[path = "../support/asleep.rs"]
 mod asleep;
 #[cfg(not(miri))]
+#[path = "../support/filter.rs"]
+mod filter;
+#[cfg(not(miri))]
 #[path = "../support/skip.rs"]
 mod skip;

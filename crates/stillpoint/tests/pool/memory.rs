@@ -1,9 +1,10 @@
 //! The pages of memory, and its addresses.
 
+use crate::filter::refuse_if;
 use crate::skip::skipped;
 use stillpoint::pool::memory::{Backing, Pages};
 use stillpoint::pool::raw::RawPool;
-use stillpoint::pool::Pool;
+use stillpoint::pool::{BuildError, Pool};
 
 #[test]
 fn small_pages_have_no_address_for_devices() {
@@ -145,4 +146,30 @@ fn buckets_of_many_objects_stay_where_they_fit() {
     assert_eq!(shape(1, 64), (4096, 64));
     assert_eq!(shape(1, 8), (512, 64));
     assert_eq!(shape(16, 5000), (128 << 10, 25));
+}
+
+/// Linux before 5.14 cannot allocate the pages of a mapping at once. It counts reserved ones when they are mapped, of all nodes together: if one
+/// node has too few, the first write to such a page ends the process.
+#[test]
+fn reserved_pages_of_a_node_are_allocated_at_once_or_not_used() {
+    let build = |pages: Pages, node: Option<u32>| {
+        let builder = RawPool::builder(1, 2048, 64).pages(pages);
+        let pool = if let Some(node) = node { builder.node(node) } else { builder }.build()?;
+        // SAFETY: allocated, and used by this thread only.
+        unsafe { pool.local().unwrap().alloc().unwrap().as_ptr().write_bytes(7, 2048) };
+        Ok::<_, BuildError>(pool.info().memory[0].backing)
+    };
+    if build(Pages::Reserved, Some(0)).is_err() {
+        return skipped("there are no two reserved huge pages (vm.nr_hugepages) of node 0");
+    }
+    // The filter is for good, but only for this thread.
+    let older = std::thread::spawn(move || {
+        refuse_if(libc::SYS_madvise, Some((2, libc::MADV_POPULATE_WRITE as u32)), libc::EINVAL);
+        let refused = build(Pages::Reserved, Some(0));
+        assert!(matches!(refused, Err(BuildError::ReservedPages(_))), "{refused:?}");
+        let other = build(Pages::Best, Some(0));
+        assert!(matches!(other, Ok(Backing::Transparent | Backing::Small)), "{other:?}");
+        assert_eq!(build(Pages::Reserved, None).unwrap(), Backing::Reserved);
+    });
+    older.join().unwrap();
 }

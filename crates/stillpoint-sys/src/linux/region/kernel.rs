@@ -56,7 +56,8 @@ impl Reservation {
         self.start
     }
 
-    /// Fills a part that is not filled yet with zeroed memory. From Linux 5.14 on, its pages are present when the call returns.
+    /// Fills a part that is not filled yet with zeroed memory. From Linux 5.14 on, its pages are present when the call returns; before, no part
+    /// has reserved pages of a certain node.
     ///
     /// # Safety
     /// The part lies within the reservation, has not been filled before (or was refused), and begins at a multiple of
@@ -136,7 +137,12 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
         let is_closed = close_hole(begin, bytes, libc::MAP_FIXED_NOREPLACE);
         return Err(if is_closed { memory(error) } else { Refusal::Lost });
     }
-    let answer = bind(begin, bytes, node).and_then(|()| populate(begin, bytes).map_err(memory));
+    let answer = bind(begin, bytes, node).and_then(|()| match populate(begin, bytes) {
+        // Then the kernel has only counted the pages, those of all nodes together. The first write to one that this node lacks would be a
+        // signal.
+        Ok(false) if node.is_some() => Err(memory(libc::EOPNOTSUPP)),
+        answer => answer.map(drop).map_err(memory),
+    });
     if answer.is_err() {
         // SAFETY: filled just now, and nothing uses it.
         unsafe { withdraw(begin, bytes) };
@@ -189,13 +195,13 @@ unsafe fn withdraw(begin: NonNull<u8>, bytes: usize) {
     let _ = unsafe { map(begin.as_ptr(), bytes, libc::PROT_NONE, libc::MAP_FIXED) };
 }
 
-/// Makes all pages present at once, so that a lack of memory is an error here instead of a signal later.
-fn populate(begin: NonNull<u8>, bytes: usize) -> Result<(), i32> {
+/// Makes all pages present at once, so that a lack of memory is an error here instead of a signal later. Returns whether the kernel can: Linux
+/// before 5.14 does not know the advice, and the pages become present when they are touched.
+fn populate(begin: NonNull<u8>, bytes: usize) -> Result<bool, i32> {
     // SAFETY: the advice changes no contents.
     match outcome(unsafe { libc::madvise(begin.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0) {
-        // Linux before 5.14 does not know the advice: the pages become present when they are touched.
-        Err(libc::EINVAL) => Ok(()),
-        answer => answer,
+        Err(libc::EINVAL) => Ok(false),
+        answer => answer.map(|()| true),
     }
 }
 
