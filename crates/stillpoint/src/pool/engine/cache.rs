@@ -24,8 +24,15 @@ pub(crate) struct Cache {
     /// How many objects a deposit moves, and the number of withdrawals since the last deposit.
     portion: OwnUsize,
     withdrawals: OwnU32,
-    slots: Box<[UnsafeCell<*mut u8>]>,
+    slots: Box<[Line]>,
 }
+
+/// Slots that begin at a cache line: where the allocator puts them otherwise makes calls for many objects up to twice as slow.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Line([UnsafeCell<*mut u8>; SLOTS]);
+
+const SLOTS: usize = 8;
 
 /// Only the holder of the shard may call these functions. The engine makes sure of that.
 impl Cache {
@@ -33,7 +40,8 @@ impl Cache {
     /// half the limit. `None` when there is no memory.
     pub(crate) fn new(limit: usize, more: usize) -> Option<Self> {
         let more = if limit == 0 { 0 } else { more };
-        let slots = boxed(limit + more.max(limit / 2), || UnsafeCell::new(ptr::null_mut()))?;
+        let line = || Line([const { UnsafeCell::new(ptr::null_mut()) }; SLOTS]);
+        let slots = boxed((limit + more.max(limit / 2)).div_ceil(SLOTS), line)?;
         Some(Self {
             len: OwnUsize::new(0),
             limit,
@@ -66,7 +74,7 @@ impl Cache {
 
     #[inline(always)]
     fn start(&self) -> *mut *mut u8 {
-        UnsafeCell::raw_get(self.slots.as_ptr())
+        UnsafeCell::raw_get(self.slots.as_ptr().cast())
     }
 
     /// How many objects a refill should bring.
