@@ -175,7 +175,7 @@ impl<T: Transport> Core<T> {
     /// Ends all registrations of the calling thread, whose place this is, processes its messages, and leaves.
     fn leave_completely(&self, slot: &Slot) {
         // More than the functions that run here can take away, by dropping what is left in other thread-locals: the place is given back once.
-        slot.set_joins(u32::MAX / 2);
+        slot.set_joins(u64::MAX / 2);
         self.transport.alone(|| {
             // A function may join again.
             while slot.mailbox.is_open() {

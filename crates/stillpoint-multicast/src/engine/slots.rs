@@ -30,8 +30,9 @@ const BITS: usize = u64::BITS as usize;
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(super) mailbox: Mailbox,
-    /// How often the thread has joined without leaving. Used only by the owner.
-    joins: PlainU32,
+    /// How often the thread has joined without leaving. Used only by the owner. 64 bits: since registrations may be forgotten, 32
+    /// could overflow.
+    joins: PlainU64,
     /// The thread's id, to which signals are sent. 0 without a thread.
     tid: PlainU32,
     /// The thread's number, which no other thread ever has; 0 without a thread.
@@ -89,11 +90,11 @@ impl Slot {
     }
 
     /// The number of registrations.
-    pub(super) fn joins(&self) -> u32 {
+    pub(super) fn joins(&self) -> u64 {
         self.joins.load(PLAIN)
     }
 
-    pub(super) fn set_joins(&self, joins: u32) {
+    pub(super) fn set_joins(&self, joins: u64) {
         self.joins.store(joins, PLAIN);
     }
 

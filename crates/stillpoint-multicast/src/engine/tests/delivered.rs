@@ -339,3 +339,15 @@ fn who_leaves_is_no_member_and_nobody_else_serves_it() {
     leave(core, member);
     assert_eq!((*counts.lock().unwrap()).as_slice(), [0], "it is not counted any more");
 }
+
+/// The thread has forgotten as many registrations as 32 bits can count.
+#[test]
+fn who_forgets_its_registrations_stays_a_member() {
+    let core = &*Core::new(Polled);
+    // SAFETY: places live as long as their group.
+    let own = unsafe { core.join().as_ref() };
+    own.set_joins(u32::MAX.into());
+    core.join();
+    assert!(!core.leave(own), "the other registrations were lost");
+    assert_eq!((core.members(), own.joins()), (1, u32::MAX.into()));
+}

@@ -12,7 +12,7 @@ use super::{serve, LONG};
 use crate::transport::{Polled, Transport};
 
 /// A place as a thread with the caller's id has left it behind, with this number of registrations.
-fn left_behind<T: Transport>(core: &Core<T>, joins: u32) -> &Slot {
+fn left_behind<T: Transport>(core: &Core<T>, joins: u64) -> &Slot {
     let slot = core.slots.claim(stillpoint_sys::linux::thread_id(), u64::MAX);
     slot.set_joins(joins);
     slot.mailbox.open();
@@ -100,7 +100,7 @@ fn what_was_sent_to_the_one_before_may_join_and_multicast() {
             }
         });
         let slot = own(&core);
-        assert_eq!((slot.joins(), core.members()), (1 + u32::from(forgets), 1));
+        assert_eq!((slot.joins(), core.members()), (1 + u64::from(forgets), 1));
         give_up_to_nobody(&core);
         assert_eq!(core.leave(slot), !forgets);
         if forgets {
