@@ -10,8 +10,12 @@ pub(super) type Handler = extern "C" fn(libc::c_int);
 /// Whether a function other than `handler` handles the signal, so that it must not be taken. Reads the action only once:
 /// `handler` may be installed and removed meanwhile.
 pub(super) fn is_taken(signal: i32, handler: Handler) -> io::Result<bool> {
-    let action = action(signal)?.sa_sigaction;
-    Ok(![libc::SIG_DFL, libc::SIG_IGN, handler as usize].contains(&action))
+    Ok(is_foreign(&action(signal)?, handler))
+}
+
+/// Whether the action is a function other than `handler`.
+pub(super) fn is_foreign(action: &libc::sigaction, handler: Handler) -> bool {
+    ![libc::SIG_DFL, libc::SIG_IGN, handler as usize].contains(&action.sa_sigaction)
 }
 
 /// Whether this function handles the signal.

@@ -85,11 +85,11 @@ fn start(signal: Option<i32>) -> Result<&'static Service, SignalError> {
 
 /// Several threads may do this at the same time: the first one to publish its service wins.
 fn launch(signal: i32) -> Result<&'static Service, SignalError> {
-    if let Err(error) = check(signal) {
+    let before = match check(signal).and_then(|()| install(signal)) {
+        Ok(before) => before,
         // Another thread may have started it since, with another signal.
-        return started().ok_or(error);
-    }
-    let before = signal::handle(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
+        Err(error) => return started().ok_or(error),
+    };
     let new = Box::into_raw(Box::new(Service { core: Core::new(Signals { signal }), signal }));
     // Release: pairs with the load in `started`. Acquire, on failure: pairs with the exchange of the thread that was first.
     match SERVICE.compare_exchange(std::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
@@ -106,6 +106,17 @@ fn launch(signal: i32) -> Result<&'static Service, SignalError> {
             Ok(first)
         }
     }
+}
+
+/// Installs our handler. Returns the previous action. If the program has installed a handler since the [check], restores it: no call
+/// replaces only a certain action.
+fn install(signal: i32) -> Result<libc::sigaction, SignalError> {
+    let before = signal::handle(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
+    if signal::is_foreign(&before, answer) {
+        signal::give_back(signal, answer, &before);
+        return Err(SignalError::Taken { signal });
+    }
+    Ok(before)
 }
 
 /// Whether the signal is free, and may be sent.
@@ -464,6 +475,17 @@ mod tests {
         assert_eq!(check(libc::SIGIO), Ok(()));
         signal::give_back(libc::SIGIO, answer, &before);
         assert!(!signal::is_handled_by(libc::SIGIO, answer));
+    }
+
+    /// Another thread of the program installs it during `launch`, after the check.
+    #[test]
+    fn a_handler_that_comes_after_the_check_is_put_back() {
+        extern "C" fn theirs(_: libc::c_int) {}
+        assert_eq!(check(libc::SIGXCPU), Ok(()));
+        let before = signal::handle(libc::SIGXCPU, theirs).expect("the signal is free");
+        assert_eq!(install(libc::SIGXCPU).map(drop), Err(SignalError::Taken { signal: libc::SIGXCPU }));
+        assert!(signal::is_handled_by(libc::SIGXCPU, theirs));
+        signal::give_back(libc::SIGXCPU, theirs, &before);
     }
 
     /// The handler serves the same mailbox.
