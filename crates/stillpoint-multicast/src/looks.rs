@@ -116,6 +116,7 @@ impl Late {
                     self.refused = signal::send(tid, signal).err().unwrap_or(self.refused);
                 }
                 match Sight::of(tid, signal) {
+                    Some(sight) if sight.has_ended => self.ended.push(tid),
                     Some(sight) if sight.blocks => self.blocked.push(tid),
                     Some(_) => {}
                     None if signal::is_gone(tid) => self.ended.push(tid),
@@ -132,11 +133,11 @@ mod tests {
     use super::*;
 
     fn running(tid: u32, ticks: u64) -> (u32, Sight) {
-        (tid, Sight { blocks: true, sleeps: false, ticks })
+        (tid, Sight { blocks: true, sleeps: false, has_ended: false, ticks })
     }
 
     fn sleeping(tid: u32, ticks: u64) -> (u32, Sight) {
-        (tid, Sight { blocks: true, sleeps: true, ticks })
+        (tid, Sight { blocks: true, sleeps: true, has_ended: false, ticks })
     }
 
     /// For each of several looks, one after the other: the threads that it finds to block the signal.

@@ -142,6 +142,8 @@ pub(super) struct Sight {
     pub(super) blocks: bool,
     /// Whether the thread slept, so that it would not have used a processor.
     pub(super) sleeps: bool,
+    /// Whether the thread had ended. An ended main thread stays, and can be sent signals, as long as the process has others.
+    pub(super) has_ended: bool,
     /// The processor time that the thread has used, in hundredths of a second.
     pub(super) ticks: u64,
 }
@@ -162,9 +164,11 @@ impl Sight {
         // kernel.
         let mut times =
             stat.rsplit_once(") ")?.1.split(' ').skip(11).map_while(|time| time.parse::<u64>().ok());
+        let state = field("State:")?;
         Some(Self {
             blocks: mask >> (signal - 1) & 1 == 1,
-            sleeps: field("State:")?.starts_with('S'),
+            sleeps: state.starts_with('S'),
+            has_ended: state.starts_with(['Z', 'X']),
             ticks: times.next()? + times.next()?,
         })
     }
@@ -226,8 +230,14 @@ mod tests {
         let status = "Name:\ta) R 1\nState:\tS (sleeping)\nSigBlk:\t0000000000400000\n";
         let stat = "7 (a) R 1) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
         let sight = |signal| Sight::parse(status, stat, signal);
-        assert_eq!(sight(23), Some(Sight { blocks: true, sleeps: true, ticks: 300 }));
-        assert_eq!(sight(22), Some(Sight { blocks: false, sleeps: true, ticks: 300 }));
+        let sleeping = Sight { blocks: false, sleeps: true, has_ended: false, ticks: 300 };
+        assert_eq!(sight(23), Some(Sight { blocks: true, ..sleeping }));
+        assert_eq!(sight(22), Some(sleeping));
+        for (state, has_ended) in [("R (running)", false), ("Z (zombie)", true), ("X (dead)", true)] {
+            let status = status.replace("S (sleeping)", state);
+            let seen = Sight::parse(&status, stat, 22);
+            assert_eq!(seen, Some(Sight { sleeps: false, has_ended, ..sleeping }), "{state}");
+        }
         assert_eq!(Sight::parse("State:\tR\n", stat, 23), None);
         assert_eq!(Sight::parse(status, "7 (a) S 1 2", 23), None);
     }

@@ -1,5 +1,6 @@
 //! Threads that are interrupted.
 
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::Barrier;
 use std::thread;
@@ -8,7 +9,9 @@ use std::time::{Duration, Instant};
 use stillpoint_multicast::signals::{self, SignalError};
 use stillpoint_multicast::Strategy;
 
+use crate::asleep;
 use crate::child::in_child;
+use crate::forked::in_fork;
 use crate::{ways, End, Ending};
 
 /// What a receiver does meanwhile.
@@ -316,6 +319,32 @@ fn a_thread_that_is_gone_makes_the_fence_fail() {
         let late = signals::multicast().unwrap().fence().expect_err("it is gone");
         assert_eq!(late.threads(), [id.load(Ordering::Relaxed).unsigned_abs()]);
         assert!(late.to_string().contains("has ended without leaving"), "{late}");
+    });
+}
+
+/// An ended main thread stays, and can be sent signals, as long as the process has others. In a child, it is the one that has forked.
+#[test]
+fn a_main_thread_that_is_gone_makes_the_fence_fail() {
+    let fence_fails = |main: u32| {
+        let stat = format!("/proc/self/task/{main}/stat");
+        while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+            thread::yield_now();
+        }
+        let late = signals::multicast().unwrap().fence().expect_err("it is gone");
+        assert_eq!(late.threads(), [main]);
+        assert!(late.to_string().contains("has ended without leaving"), "{late}");
+    };
+    in_child("signals::a_main_thread_that_is_gone_makes_the_fence_fail", || {
+        in_fork(|| {
+            std::mem::forget(signals::join().expect("the signal is free"));
+            let main = asleep::own().unsigned_abs();
+            thread::spawn(move || {
+                let failed = catch_unwind(|| fence_fails(main)).is_err();
+                // SAFETY: no preconditions. No destructor runs.
+                unsafe { libc::_exit(failed.into()) }
+            });
+            crate::end_without_a_word();
+        });
     });
 }
 
