@@ -4,6 +4,10 @@
 //! the signal blocked, and so do sections of the C library: a thread that is preempted there shows the signal as
 //! blocked until it gets a processor. So a blocked signal counts only if the thread has slept, or has run for longer
 //! than a handler takes, and has not answered.
+//!
+//! A thread that blocks the signal and waits for it (`sigwait`) takes it away without a handler, and does not show it as
+//! blocked meanwhile. So a thread also counts that has got the signal, does not show it as pending, and sleeps: a thread
+//! that has only not run since shows it as pending, and one that handles it as blocked.
 
 use std::time::{Duration, Instant};
 
@@ -45,9 +49,11 @@ impl Looks {
 
     /// Looks at the missing threads. Returns the time of the next look, or `None` if it is useless to wait.
     pub(super) fn look(&mut self, missing: &Missing) -> Option<Instant> {
+        // Before the signal is sent again.
+        let seen = missing.threads.iter().filter_map(|&tid| Some((tid, Sight::of(tid, self.signal)?)));
+        let seen: Vec<_> = seen.collect();
         let mut late = Late::new(missing, Some(self.signal));
-        let seen = late.blocked.iter().filter_map(|&tid| Some((tid, Sight::of(tid, self.signal)?)));
-        late.blocked = self.suspects.look(seen.filter(|(_, sight)| sight.blocks));
+        late.blocked = self.suspects.look(&seen);
         if late.is_hopeless(&self.gone, self.begun.elapsed()) {
             self.verdict = Some(late);
             return None;
@@ -62,9 +68,13 @@ impl Looks {
     }
 }
 
-/// The threads that have not answered, and blocked the signal at each look.
+/// The threads that have not answered, and for which that is suspicious at each look.
 #[derive(Debug, Default)]
-struct Suspects(Vec<Suspect>);
+struct Suspects {
+    suspects: Vec<Suspect>,
+    /// Threads to which the signal was sent after their message was posted.
+    rung: Vec<u32>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Suspect {
@@ -76,11 +86,14 @@ struct Suspect {
 }
 
 impl Suspects {
-    /// Records the threads that block the signal now. Returns those that would never answer.
-    fn look(&mut self, seen: impl Iterator<Item = (u32, Sight)>) -> Vec<u32> {
+    /// Records the threads that have not answered, as they are before the signal is sent to them again. Returns those that would
+    /// never answer: they block the signal, or take it away.
+    fn look(&mut self, seen: &[(u32, Sight)]) -> Vec<u32> {
         let mut blocking = Vec::new();
-        let now = seen.map(|(tid, sight)| {
-            let before = self.0.iter().find(|suspect| suspect.tid == tid);
+        let takes_away = |tid, sight: &Sight| sight.sleeps && !sight.is_pending && self.rung.contains(tid);
+        let suspected = seen.iter().filter(|(tid, sight)| sight.blocks || takes_away(tid, sight));
+        let now = suspected.map(|&(tid, sight)| {
+            let before = self.suspects.iter().find(|suspect| suspect.tid == tid);
             if before.is_some_and(|before| {
                 before.slept && sight.sleeps || sight.ticks >= before.ticks + TICKS_IN_VAIN
             }) {
@@ -88,7 +101,12 @@ impl Suspects {
             }
             Suspect { tid, ticks: before.map_or(sight.ticks, |before| before.ticks), slept: sight.sleeps }
         });
-        self.0 = now.collect();
+        self.suspects = now.collect();
+        // A thread in the handler may have counted another one, and not posted to it yet: then that one handles the signal, and
+        // has nothing to answer.
+        if !seen.iter().any(|(_, sight)| sight.blocks) {
+            self.rung = seen.iter().map(|&(tid, _)| tid).collect();
+        }
         blocking
     }
 }
@@ -133,17 +151,22 @@ mod tests {
     use super::*;
 
     fn running(tid: u32, ticks: u64) -> (u32, Sight) {
-        (tid, Sight { blocks: true, sleeps: false, has_ended: false, ticks })
+        (tid, Sight { blocks: true, is_pending: true, sleeps: false, has_ended: false, ticks })
     }
 
     fn sleeping(tid: u32, ticks: u64) -> (u32, Sight) {
-        (tid, Sight { blocks: true, sleeps: true, has_ended: false, ticks })
+        (tid, Sight { sleeps: true, ..running(tid, ticks).1 })
+    }
+
+    /// It does not block the signal, and has handled it or taken it away.
+    fn idle(tid: u32) -> (u32, Sight) {
+        (tid, Sight { blocks: false, is_pending: false, ..sleeping(tid, 0).1 })
     }
 
     /// For each of several looks, one after the other: the threads that it finds to block the signal.
     fn verdicts<const LOOKS: usize>(looks: [Vec<(u32, Sight)>; LOOKS]) -> [Vec<u32>; LOOKS] {
         let mut suspects = Suspects::default();
-        looks.map(|seen| suspects.look(seen.into_iter()))
+        looks.map(|seen| suspects.look(&seen))
     }
 
     /// For example, it is in the middle of the handler at each look. A difference of one tick is rounding.
@@ -168,6 +191,33 @@ mod tests {
         assert!(verdicts(looks).iter().all(Vec::is_empty));
         // It has unblocked the signal, or answered, meanwhile.
         assert!(verdicts([vec![sleeping(7, 40)], vec![], vec![sleeping(7, 90)]]).iter().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn a_thread_that_takes_the_signal_away_blocks_it() {
+        // The first look cannot tell whether the signal was sent to it.
+        let looks = [vec![idle(7)], vec![idle(7)], vec![idle(7)]];
+        assert_eq!(verdicts(looks), [vec![], vec![], vec![7]]);
+        // At some looks it is between two waits, and blocks the signal.
+        let looks = [vec![idle(7)], vec![running(7, 0)], vec![idle(7)], vec![idle(7)]];
+        assert_eq!(verdicts(looks), [vec![], vec![], vec![], vec![7]]);
+    }
+
+    #[test]
+    fn a_sleeper_that_does_not_take_the_signal_away_is_waited_for() {
+        // It is about to wake up, or has just been sent the signal by another thread.
+        let waking = (7, Sight { is_pending: true, ..idle(7).1 });
+        let awake = (7, Sight { sleeps: false, ..idle(7).1 });
+        for other in [waking, awake] {
+            let looks = [vec![idle(7)], vec![idle(7)], vec![other], vec![idle(7)], vec![other], vec![other]];
+            assert!(verdicts(looks).iter().all(Vec::is_empty), "{other:?}");
+        }
+        // The thread that is to post its message to it is in the handler, and has no processor.
+        let handling = || vec![running(8, 4), idle(7)];
+        assert!(verdicts([handling(), handling(), handling(), handling()]).iter().all(Vec::is_empty));
+        // Since the message was posted, there were no two looks.
+        let looks = [handling(), handling(), vec![idle(7)], vec![idle(7)], vec![idle(7)]];
+        assert_eq!(verdicts(looks), [vec![], vec![], vec![], vec![], vec![7]]);
     }
 
     fn late() -> Late {

@@ -253,7 +253,8 @@ impl Late {
     }
 
     /// Those of [`threads`](Late::threads) that block the signal, as `/proc` shows it; none if no signal is used. After a
-    /// timeout, this includes a thread that was preempted within a handler; after a fence that failed, it does not.
+    /// timeout, this includes a thread that was preempted within a handler, and not one that waits for the signal (`sigwait`).
+    /// After a fence that failed, it is the other way round.
     pub fn blocked(&self) -> &[u32] {
         &self.blocked
     }

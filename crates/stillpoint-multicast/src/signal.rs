@@ -138,8 +138,10 @@ pub(super) fn may_send() -> io::Result<()> {
 /// The state of a thread of this process at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sight {
-    /// Whether the thread blocked the signal.
+    /// Whether the thread blocked the signal. Not so while it waits for the signal (`sigwait`): then the kernel lets the signal wake it.
     pub(super) blocks: bool,
+    /// Whether the signal was sent to the thread, and neither handled nor taken away.
+    pub(super) is_pending: bool,
     /// Whether the thread slept, so that it would not have used a processor.
     pub(super) sleeps: bool,
     /// Whether the thread had ended. An ended main thread stays, and can be sent signals, as long as the process has others.
@@ -159,14 +161,15 @@ impl Sight {
 
     fn parse(status: &str, stat: &str, signal: i32) -> Option<Self> {
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let mask = u64::from_str_radix(field("SigBlk:")?, 16).ok()?;
+        let is_in = |set| Some(u64::from_str_radix(field(set)?, 16).ok()? >> (signal - 1) & 1 == 1);
         // Behind the name, which may contain anything, come the state, ten other fields, and the times in user code and in the
         // kernel.
         let mut times =
             stat.rsplit_once(") ")?.1.split(' ').skip(11).map_while(|time| time.parse::<u64>().ok());
         let state = field("State:")?;
         Some(Self {
-            blocks: mask >> (signal - 1) & 1 == 1,
+            blocks: is_in("SigBlk:")?,
+            is_pending: is_in("SigPnd:")?,
             sleeps: state.starts_with('S'),
             has_ended: state.starts_with(['Z', 'X']),
             ticks: times.next()? + times.next()?,
@@ -227,15 +230,17 @@ mod tests {
 
     #[test]
     fn a_thread_is_seen_whatever_its_name() {
-        let status = "Name:\ta) R 1\nState:\tS (sleeping)\nSigBlk:\t0000000000400000\n";
+        let status =
+            "Name:\ta) R 1\nState:\tS (sleeping)\nSigPnd:\t0000000000200000\nSigBlk:\t0000000000400000\n";
         let stat = "7 (a) R 1) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
         let sight = |signal| Sight::parse(status, stat, signal);
-        let sleeping = Sight { blocks: false, sleeps: true, has_ended: false, ticks: 300 };
+        let sleeping = Sight { blocks: false, is_pending: false, sleeps: true, has_ended: false, ticks: 300 };
+        assert_eq!(sight(24), Some(sleeping));
         assert_eq!(sight(23), Some(Sight { blocks: true, ..sleeping }));
-        assert_eq!(sight(22), Some(sleeping));
+        assert_eq!(sight(22), Some(Sight { is_pending: true, ..sleeping }));
         for (state, has_ended) in [("R (running)", false), ("Z (zombie)", true), ("X (dead)", true)] {
             let status = status.replace("S (sleeping)", state);
-            let seen = Sight::parse(&status, stat, 22);
+            let seen = Sight::parse(&status, stat, 24);
             assert_eq!(seen, Some(Sight { sleeps: false, has_ended, ..sleeping }), "{state}");
         }
         assert_eq!(Sight::parse("State:\tR\n", stat, 23), None);

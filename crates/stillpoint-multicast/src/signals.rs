@@ -28,8 +28,8 @@
 //! # Rules for registered threads
 //!
 //! - System calls are interrupted as by any signal. Most are restarted (`SA_RESTART`); some fail with EINTR: see signal(7).
-//! - A thread must not block the signal for long. [`join`] refuses a thread that blocks it. A thread that blocks it later holds
-//!   up the threads that wait for it, and [`Late`] names it.
+//! - A thread must not block the signal for long, also not to wait for it (`sigwait`): the handler must run. [`join`] refuses a
+//!   thread that blocks it. A thread that blocks it later holds up the threads that wait for it, and [`Late`] names it.
 //! - The handler runs on the thread's own stack.
 //! - In the child of a `fork`, the thread that forked is registered as before, and no other.
 //!
@@ -319,8 +319,8 @@ impl SignalMulticast {
     /// # Errors
     /// [`Late`], and then nothing is ordered, if
     ///
-    /// - a thread blocks the signal for more than some tenths of a second, in which it sleeps or computes (a thread
-    ///   that is preempted within a handler does not count),
+    /// - a thread blocks the signal for more than some tenths of a second, in which it sleeps, also in `sigwait`, or
+    ///   computes (a thread that is preempted within a handler does not count),
     /// - the program has replaced the handler,
     /// - the kernel refuses to send the signal,
     /// - a thread was ended behind the C library's back, or
@@ -338,8 +338,12 @@ impl SignalMulticast {
         // While a thread does not answer, every fence would leave an operation behind. So an operation that was left behind is
         // ended first: either way this fence has to wait for the same thread.
         let resumed = core.resume(Some(looks.next()), |missing| looks.look(missing));
-        if resumed.is_some_and(|earlier| earlier.missing.is_some()) {
-            return Err(looks.verdict());
+        if let Some(earlier) = resumed {
+            if earlier.missing.is_some() {
+                return Err(looks.verdict());
+            }
+            // All threads have answered since the last look.
+            looks = Looks::new(self.service.signal);
         }
         let deadline = Some(looks.next());
         let call = Call::borrowed(&barrier);

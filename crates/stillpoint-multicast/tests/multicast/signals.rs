@@ -12,6 +12,7 @@ use stillpoint_multicast::Strategy;
 use crate::asleep;
 use crate::child::in_child;
 use crate::forked::in_fork;
+use crate::waking::or_hang;
 use crate::{ways, End, Ending};
 
 /// What a receiver does meanwhile.
@@ -205,6 +206,29 @@ fn a_thread_that_computes_with_the_signal_blocked_is_named() {
             joined.wait();
             let _ending = Ending(&flag);
             let late = signals::multicast().unwrap().fence().expect_err("the signal is blocked");
+            assert_eq!(late.blocked(), late.threads());
+        });
+    });
+}
+
+/// The thread blocks the signal and waits for it: while it sleeps, `/proc` does not show that it blocks it, and no handler runs.
+#[test]
+fn a_thread_that_waits_for_the_signal_is_named() {
+    or_hang("signals::a_thread_that_waits_for_the_signal_is_named", || {
+        let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _member = signals::join().expect("the signal is free");
+                block(libc::SIGURG, libc::SIG_BLOCK);
+                joined.wait();
+                while !End(&flag).has_come() {
+                    wait_for(libc::SIGURG, Duration::from_millis(50));
+                }
+            });
+            joined.wait();
+            let _ending = Ending(&flag);
+            let late = signals::multicast().unwrap().fence().expect_err("no handler runs");
+            assert_eq!((late.receivers(), late.threads().len()), (1, 1));
             assert_eq!(late.blocked(), late.threads());
         });
     });
@@ -442,6 +466,18 @@ fn block(signal: i32, how: i32) {
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, signal);
         libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// Waits until the signal comes, and takes it away, for at most `limit`.
+fn wait_for(signal: i32, limit: Duration) {
+    let limit = libc::timespec { tv_sec: 0, tv_nsec: limit.subsec_nanos().into() };
+    // SAFETY: the set is writable, the signal valid, and the time in range.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const limit);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::child::in_child;
 use crate::{ways, LONG};
 
 /// Runs the test in a separate process, which is killed if it hangs.
-fn or_hang(name: &str, body: impl FnOnce()) {
+pub(crate) fn or_hang(name: &str, body: impl FnOnce()) {
     in_child(name, || {
         // SAFETY: no pointers are passed. The signal ends the process.
         unsafe { libc::alarm(2 * LONG.as_secs() as u32) };
