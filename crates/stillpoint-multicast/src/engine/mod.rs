@@ -239,6 +239,8 @@ impl<T: Transport> Core<T> {
         deadline: Option<Instant>,
         look: impl FnMut(&Missing) -> Option<Instant>,
     ) -> Outcome {
+        // First: it may drop a function that was given up, whose destructor may make this thread join or leave.
+        let operation = self.operations.claim();
         let begun = Instant::now();
         let forks = self.forks.load(PLAIN);
         // SeqCst: pairs with the fence in `join`.
@@ -249,8 +251,6 @@ impl<T: Transport> Core<T> {
         let own = held.slot;
         let others =
             view.iter().filter(|&slot| !own.is_some_and(|own| ptr::eq(own, slot)) && slot.mailbox.is_open());
-
-        let operation = self.operations.claim();
         let bell = own.map(|own| own.mailbox.bell());
         // SAFETY: claimed above; the caller promises what the function needs, and places live as long as the group.
         let order = unsafe { operation.prepare(others, bell, options, call) };

@@ -266,3 +266,30 @@ fn who_resumes_serves_its_own_mailbox() {
         assert_eq!(answers, [Ok(resumer), Ok(resumer)]);
     });
 }
+
+/// The initiator of the next multicast drops the function: the receiver has acknowledged, and has not come to that.
+#[test]
+fn who_joins_when_it_drops_a_function_does_not_wait_for_itself() {
+    struct Joins(Arc<Core<Polled>>);
+    impl Drop for Joins {
+        fn drop(&mut self) {
+            self.0.join();
+        }
+    }
+    let core = Core::new(Polled);
+    let member = members(&core, 1)[0];
+    let joins = Joins(Arc::clone(&core));
+    let call = Call::owned(move || _ = &joins);
+    // SAFETY: the operation owns the function, which does not panic.
+    assert!(unsafe { core.run(Options::default(), call, Some(Instant::now())) }.missing.is_some());
+    member.mailbox.close();
+    let node = member.mailbox.next().expect("it was sent a message");
+    // SAFETY: its part is not acknowledged.
+    let operation = unsafe { node.as_ref().operation() };
+    // AcqRel: the member's acknowledgement.
+    operation.root().pending().fetch_sub(1, Ordering::AcqRel);
+    // SAFETY: the function needs nothing.
+    let outcome = unsafe { core.run(Options::default(), Call::owned(|| {}), Some(Instant::now())) };
+    assert!(outcome.missing.is_none(), "the initiator has sent a message to itself");
+    assert_eq!((outcome.tally.ran_here, core.members(), Arc::strong_count(&core)), (true, 1, 1));
+}
