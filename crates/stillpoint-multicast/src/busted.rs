@@ -27,4 +27,5 @@ stillpoint_sys::variants! {
     PassedRelaxed = "passed-relaxed": "A free place is passed over by a relaxed load.",
     EmptyRelaxed = "empty-relaxed": "A chunk without taken places is passed over by a relaxed load.",
     LingerRelaxed = "linger-relaxed": "An operation that has lingered is taken by relaxed operations.",
+    SettleUnfenced = "settle-unfenced": "Who leaves an operation to its receivers, or acknowledges last, does not fence.",
 }

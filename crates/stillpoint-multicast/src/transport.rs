@@ -4,7 +4,7 @@
 /// joining and leaving) is the same for all of them.
 pub(crate) trait Transport: Send + Sync + 'static {
     /// Whether a panic of a function is caught before it unwinds into the code that serves the mailbox. If not,
-    /// functions must not panic.
+    /// functions must not panic, and are not freed there.
     const CATCHES: bool;
 
     /// Notifies the thread with this id that its mailbox is no longer empty. Meanwhile the thread may have served the mailbox

@@ -78,7 +78,8 @@ impl<T: Transport> Core<T> {
                 child.set_done();
                 match pending {
                     Some(_) => _ = count(1u32.wrapping_neg()),
-                    None => count_down_root(operation, order),
+                    // Not the last one: the caller's own part is counted.
+                    None => _ = count_down_root(operation, order),
                 }
             }
         }
@@ -107,7 +108,7 @@ impl<T: Transport> Core<T> {
         let (order, message) = unsafe { (operation.order(), node.message()) };
         if busted::is(Variant::AckEarly) {
             // SAFETY: a broken variant.
-            unsafe { acknowledge(operation, &order, received) };
+            _ = unsafe { acknowledge(operation, &order, received) };
         }
         if node.claim() {
             let sender = Sender { node, depth: message.depth, path: message.path };
@@ -117,7 +118,11 @@ impl<T: Transport> Core<T> {
         if !busted::is(Variant::AckEarly) {
             node.set_done();
             // SAFETY: this is the last use of the node.
-            unsafe { acknowledge(operation, &order, received) };
+            let is_last = unsafe { acknowledge(operation, &order, received) };
+            // Otherwise nobody might: the function may keep the group alive. A signal handler must not free anything.
+            if is_last && T::CATCHES {
+                self.operations.settle(operation);
+            }
         }
     }
 
@@ -155,11 +160,12 @@ impl<T: Transport> Core<T> {
     }
 }
 
-/// Acknowledges the receiver's part. The last acknowledgement below a node also acknowledges the node.
+/// Acknowledges the receiver's part. The last acknowledgement below a node also acknowledges the node. Returns whether it was the
+/// last one of an operation that was given up.
 ///
 /// # Safety
 /// The node's part is not acknowledged. The node must not be used after the call.
-unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<Node>) {
+unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<Node>) -> bool {
     let root = ptr::from_ref(operation.root());
     let mut node = received.as_ptr().cast_const();
     while order.acknowledgement == Acknowledgement::Combining && node != root {
@@ -167,19 +173,22 @@ unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<No
         let parent = unsafe { (*node).message() }.parent;
         // SAFETY: the node's count includes 1 for the caller until this decrement. After it, the node may be gone.
         if unsafe { (*node).pending() }.fetch_sub(1, orders::acknowledge()) != 1 {
-            return;
+            return false;
         }
         node = parent;
     }
-    count_down_root(operation, order);
+    count_down_root(operation, order)
 }
 
-/// Decrements the count for which the initiator waits, and wakes the initiator if this was the last acknowledgement.
-fn count_down_root(operation: &Operation, order: &Order) {
-    if operation.root().pending().fetch_sub(1, orders::acknowledge()) == SLEEPING | 2 {
+/// Decrements the count for which the initiator waits, and wakes the initiator if this was the last acknowledgement. Returns whether
+/// it was that, and the initiator had given up.
+fn count_down_root(operation: &Operation, order: &Order) -> bool {
+    let before = operation.root().pending().fetch_sub(1, orders::acknowledge());
+    if before == SLEEPING | 2 {
         // The initiator may have woken for another reason and ended the operation, which may have another initiator now. The bell
         // still exists, and rings for nothing.
         // SAFETY: the group is alive: the caller is a member, or starts a multicast.
         ring(unsafe { order.bell() });
     }
+    before == 1
 }

@@ -33,6 +33,9 @@ const MISCOUNTED: &str = "the function was not run as often as it should be";
 /// A model's message for a message in a mailbox whose owner was not notified.
 const UNTOLD: &str = "a message was not announced";
 
+/// A model's message for a function that was not dropped.
+const KEPT: &str = "the function was not dropped when all had run it";
+
 /// The group of a model, and the places of its receivers, by their numbers in a multicast.
 struct World {
     core: Arc<Core<Polled>>,
@@ -111,6 +114,15 @@ unsafe fn run_target(data: *const ()) {
     // SAFETY: loom reports it when the target is ended meanwhile.
     assert!(target.alive.with(|alive| unsafe { *alive }));
     target.runs.fetch_add(1, Ordering::Relaxed);
+}
+
+/// # Safety
+/// The data are a `Target`.
+unsafe fn end_target(data: *const ()) {
+    // SAFETY: the caller's promise, which the models check.
+    let target = unsafe { &*data.cast::<Target>() };
+    // SAFETY: loom reports it if a thread still reads it.
+    target.alive.with_mut(|alive| assert!(std::mem::take(unsafe { &mut *alive }), "dropped twice"));
 }
 
 fn multicast(world: &World, strategy: Strategy, acknowledgement: Acknowledgement, helps: bool) -> Outcome {
@@ -347,6 +359,30 @@ fn an_operation_lingers() {
     });
 }
 
+/// An initiator gives up, another thread may resume its operation and give up as well, and no multicast follows: the last receiver
+/// drops the function, or one of these two.
+#[test]
+fn what_was_given_up_is_dropped() {
+    for &acknowledgement in Acknowledgement::ALL {
+        explore(2, move || {
+            let world = World::new(2);
+            let receivers = spawn(&world, |world| serve(world, &[0, 1]));
+            let other = spawn(&world, |world| _ = world.core.resume(Some(Instant::now()), |_| None));
+            let options = Options { strategy: Strategy::Flat, acknowledgement, helps: false, traces: false };
+            let target = Target { runs: AtomicUsize::new(0), alive: UnsafeCell::new(true) };
+            let target: &Target = Box::leak(Box::new(target));
+            let data = (&raw const *target).cast();
+            let call = Call { function: run_target, data, release: Some(end_target) };
+            // SAFETY: the target lives for ever.
+            unsafe { world.core.run(options, call, Some(Instant::now())) };
+            other.join().unwrap();
+            receivers.join().unwrap();
+            // SAFETY: all threads have ended.
+            assert!(!target.alive.with(|alive| unsafe { *alive }), "{KEPT}");
+        });
+    }
+}
+
 /// A thread waits in the place of an initiator that has given up, and then starts another multicast, perhaps with the same
 /// operation.
 #[test]
@@ -416,12 +452,13 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::GiveBackRelaxed, "receivers_leave"),
     (Variant::PassedRelaxed, "receivers_leave"),
     (Variant::EmptyRelaxed, "receivers_leave"),
-    (Variant::LingerRelaxed, "an_operation_lingers"),
+    (Variant::LingerRelaxed, "what_was_given_up_is_dropped"),
+    (Variant::SettleUnfenced, "what_was_given_up_is_dropped"),
 ];
 
 #[cfg(stillpoint_busted)]
 #[test]
 fn every_variant_is_caught_by_its_model() {
-    let signs = || vec![UNORDERED, MISCOUNTED, UNTOLD, "deadlock"];
+    let signs = || vec![UNORDERED, MISCOUNTED, UNTOLD, KEPT, "deadlock"];
     busted::assert_caught("engine::models", CAUGHT.iter().map(|&(variant, model)| (variant, model, signs())));
 }

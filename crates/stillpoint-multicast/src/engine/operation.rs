@@ -13,7 +13,7 @@ use crate::orders;
 use crate::plan::Acknowledgement;
 use crate::plan::{rotation, Strategy};
 use stillpoint_sys::panics::discard;
-use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicPtr, AtomicU32, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 use stillpoint_sys::work::step;
 
@@ -385,23 +385,40 @@ impl Operation {
     }
 
     /// Gives up waiting. A thread that [resumes](Self::try_resume) the operation waits for it; after the last acknowledgement,
-    /// a thread may [claim](Self::try_claim) it. False if all receivers have acknowledged: then it still belongs to the caller.
-    pub(super) fn abandon(&self) -> bool {
+    /// a thread [gives it back](Self::give_back) or [claims](Self::try_claim) it. False if all receivers have acknowledged: then it
+    /// still belongs to the caller.
+    pub(super) fn abandon(&self, lingering: &PlainUsize) -> bool {
         // AcqRel, on success: this is an acknowledgement. Acquire, on failure: as in `is_complete`.
         let (left, whole) = (Ordering::AcqRel, Ordering::Acquire);
         let others = |pending: u32| (pending != 1).then(|| pending - 1);
         if self.root.pending.fetch_update(left, whole, others).is_err() {
             return false;
         }
+        self.linger(lingering);
+        true
+    }
+
+    /// Leaves an operation that was given up to its receivers. Ends it if the last of them has acknowledged meanwhile.
+    fn linger(&self, lingering: &PlainUsize) {
         // Release: pairs with the acquire in `try_claim` and `try_resume`.
         self.state.store(LINGERING, Ordering::Release);
-        true
+        self.settle(lingering);
+    }
+
+    /// As [`give_back`](Self::give_back), for the thread that has left the operation to its receivers, and for the last of these.
+    pub(super) fn settle(&self, lingering: &PlainUsize) {
+        if !busted::is(Variant::SettleUnfenced) {
+            // SeqCst: pairs with itself, on the other one of these two threads. The first one finds 0, or the last receiver finds
+            // that the operation lingers.
+            fence(Ordering::SeqCst);
+        }
+        self.give_back(lingering);
     }
 
     /// Takes an operation that lingers, so that the caller waits in its initiator's place. False if there is nothing to wait
     /// for.
     #[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
-    pub(super) fn try_resume(&self) -> bool {
+    pub(super) fn try_resume(&self, lingering: &PlainUsize) -> bool {
         step();
         // Relaxed: a hint.
         if self.state.load(Ordering::Relaxed) != LINGERING {
@@ -418,8 +435,7 @@ impl Operation {
         let more = |pending: u32| (pending != 0).then(|| pending + 1);
         let is_under_way = self.root.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if !is_under_way {
-            // Release: as it was left.
-            self.state.store(LINGERING, Ordering::Release);
+            self.linger(lingering);
         }
         is_under_way
     }
@@ -465,8 +481,7 @@ impl Operation {
             lingering.fetch_sub(1, PLAIN);
             return true;
         }
-        // Release: as it was left.
-        self.state.store(LINGERING, Ordering::Release);
+        self.linger(lingering);
         false
     }
 }

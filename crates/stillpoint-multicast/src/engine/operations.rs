@@ -1,7 +1,7 @@
 //! The operations of a group: claiming them, and resuming or ending those that were given up.
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr as PlainPtr, AtomicUsize as PlainUsize, Ordering as PlainOrdering};
+use std::sync::atomic::AtomicUsize as PlainUsize;
 
 use super::operation::Operation;
 use super::PLAIN;
@@ -11,16 +11,13 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 #[derive(Debug)]
 pub(super) struct Operations {
     newest: AtomicPtr<Operation>,
-    /// The number of operations that linger. A hint, which saves walks when there are none. Not modelled.
+    /// The number of operations that linger, or more. A hint, which saves walks when there are none. Not modelled.
     lingering: PlainUsize,
-    /// The operation that the next [`sweep`](Operations::sweep) visits; null: the newest. Not modelled.
-    next: PlainPtr<Operation>,
 }
 
 impl Operations {
     pub(super) fn new() -> Self {
-        let (newest, next) = (AtomicPtr::new(ptr::null_mut()), PlainPtr::new(ptr::null_mut()));
-        Self { newest, lingering: PlainUsize::new(0), next }
+        Self { newest: AtomicPtr::new(ptr::null_mut()), lingering: PlainUsize::new(0) }
     }
 
     /// Claims an operation that is not used. Lock-free.
@@ -28,7 +25,6 @@ impl Operations {
         loop {
             // Acquire: pairs with the release below.
             let newest = self.newest.load(Ordering::Acquire);
-            self.sweep(newest);
             if let Some(operation) = self.from(newest).find(|operation| operation.try_claim(&self.lingering))
             {
                 // SAFETY: claimed above; the count of an operation that lingered is 0.
@@ -47,19 +43,9 @@ impl Operations {
         }
     }
 
-    /// If some operations linger, visits one of them, and ends it if it is over. Without this, an operation that is
-    /// never used again, because there are newer ones, would never free its function.
-    fn sweep(&self, newest: *mut Operation) {
-        if self.lingering.load(PLAIN) == 0 {
-            return;
-        }
-        // Acquire: pairs with the release below. The thread that wrote it had read the exchange that published this
-        // operation.
-        let next = self.next.load(PlainOrdering::Acquire);
-        if let Some(operation) = self.from(if next.is_null() { newest } else { next }).next() {
-            operation.give_back(&self.lingering);
-            self.next.store(operation.older, PlainOrdering::Release);
-        }
+    /// As [`Operation::settle`].
+    pub(super) fn settle(&self, operation: &Operation) {
+        operation.settle(&self.lingering);
     }
 
     /// Resumes an operation whose initiator has given up, and that a receiver has not acknowledged. Lock-free.
@@ -72,7 +58,7 @@ impl Operations {
         let mut operations = self.from(self.newest.load(Ordering::Acquire));
         let resumed = operations.find(|operation| {
             operation.give_back(&self.lingering);
-            operation.try_resume()
+            operation.try_resume(&self.lingering)
         })?;
         self.lingering.fetch_sub(1, PLAIN);
         Some(resumed)
@@ -82,7 +68,7 @@ impl Operations {
     pub(super) fn abandon(&self, operation: &Operation) -> bool {
         // Counted first: a thread that resumes it decrements the count.
         self.lingering.fetch_add(1, PLAIN);
-        let is_abandoned = operation.abandon();
+        let is_abandoned = operation.abandon(&self.lingering);
         if !is_abandoned {
             self.lingering.fetch_sub(1, PLAIN);
         }
@@ -97,13 +83,11 @@ impl Operations {
     }
 
     /// In the child of a `fork`: drops all operations from the list, and leaks them. Those of the calling thread may still be
-    /// acknowledged.
+    /// acknowledged, and then end: they stay in the count of those that linger.
     #[cfg(not(any(stillpoint_loom, miri)))]
     pub(super) fn forget(&self) {
         // Relaxed: there is one thread only.
         self.newest.store(ptr::null_mut(), Ordering::Relaxed);
-        self.lingering.store(0, PLAIN);
-        self.next.store(ptr::null_mut(), PLAIN);
     }
 
     fn from(&self, mut next: *mut Operation) -> impl Iterator<Item = &Operation> {

@@ -214,6 +214,27 @@ fn a_time_limit_names_who_does_not_poll() {
     assert_eq!(Arc::strong_count(&counted), 1, "every function has been dropped");
 }
 
+/// The last member drops the function: otherwise the function would keep the group, and the group the function.
+#[test]
+fn a_function_that_keeps_its_group_is_dropped_by_its_last_member() {
+    let (group, there, owned) = (Group::new(), Barrier::new(2), Arc::new(()));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let member = group.join();
+            there.wait();
+            there.wait();
+            assert_eq!(member.poll(), 1);
+        });
+        there.wait();
+        let (inside, held) = (group.clone(), Arc::clone(&owned));
+        let function = move || assert_eq!((inside.members(), Arc::strong_count(&held)), (1, 2));
+        let late = group.multicast().run_timeout(Duration::ZERO, function);
+        assert_eq!(late.expect_err("it does not poll").receivers(), 1);
+        there.wait();
+    });
+    assert_eq!(Arc::strong_count(&owned), 1);
+}
+
 #[test]
 fn a_limit_that_is_long_enough_changes_nothing() {
     with_members(MEMBERS, true, |group| {

@@ -7,7 +7,7 @@ use super::super::operation::Call;
 use super::super::{Core, Missing, Options};
 use super::{leave, members, serve};
 use crate::plan::Share;
-use crate::transport::Polled;
+use crate::transport::{Polled, Transport};
 use crate::Strategy;
 use stillpoint_sys::work::steps_of;
 
@@ -19,8 +19,25 @@ fn looks_of(function: impl FnOnce()) -> usize {
 /// The members of a group that is or was large.
 const MANY: u32 = 4000;
 
+/// Receivers that drop no functions, as in signal handlers: who looks for an operation gives back those that are over.
+struct Interrupted;
+
+impl Transport for Interrupted {
+    const CATCHES: bool = false;
+
+    fn notify(&self, _tid: u32) {}
+
+    fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
+        function()
+    }
+}
+
 /// Multicasts, and gives up at once, or when `look` returns `None`.
-fn run(core: &Core<Polled>, options: Options, look: impl FnMut(&Missing) -> Option<Instant>) -> bool {
+fn run<T: Transport>(
+    core: &Core<T>,
+    options: Options,
+    look: impl FnMut(&Missing) -> Option<Instant>,
+) -> bool {
     // SAFETY: the operation owns the function, which does not panic.
     unsafe { core.run_with(options, Call::owned(|| {}), Some(Instant::now()), look) }.missing.is_none()
 }
@@ -78,22 +95,23 @@ fn an_initiator_that_helps_looks_at_each_receiver_some_times() {
 /// Many multicasts were under way at the same time, and are over. A fence looks for one that was given up.
 #[test]
 fn operations_that_are_over_are_not_looked_at() {
-    let core = &*Core::new(Polled);
+    let core = &*Core::new(Interrupted);
     let member = members(core, 1)[0];
     assert!((0..MANY).all(|_| !run(core, Options::default(), |_| None)));
     assert_eq!(core.operations(), MANY as usize);
     assert_eq!(serve(core, member), MANY as usize);
     leave(core, member);
-    // The first search for an operation to resume gives back all of them.
-    assert!(looks_of(|| assert!(core.resume(None, |_| None).is_none())) <= 4 * MANY as usize);
+    // The first search for an operation to resume gives back all of them. The receivers have not: they may be signal handlers.
+    let first = looks_of(|| assert!(core.resume(None, |_| None).is_none()));
+    assert!((MANY as usize..=4 * MANY as usize).contains(&first), "{first} looks");
     assert_eq!(looks_of(|| assert!(core.resume(None, |_| None).is_none())), 0);
     assert!(looks_of(|| assert!(run(core, Options::default(), |_| None))) < 100);
     assert_eq!(core.operations(), MANY as usize);
 }
 
-/// If nothing is resumed, each multicast still ends an operation of another one that is over.
+/// However many multicasts were given up, and although none follows.
 #[test]
-fn what_was_given_up_is_given_back_by_those_that_follow() {
+fn what_was_given_up_is_dropped_by_its_last_receiver() {
     let (core, owned) = (&*Core::new(Polled), Arc::new(()));
     let members = members(core, 2);
     let give_up = || {
@@ -109,18 +127,17 @@ fn what_was_given_up_is_given_back_by_those_that_follow() {
         "a multicast ended although its second receiver had not polled"
     );
     assert_eq!(Arc::strong_count(&owned), 101, "a function was dropped while a receiver may still run it");
-    assert_eq!(serve(core, members[1]), 101);
+    assert!(looks_of(|| assert_eq!(serve(core, members[1]), 101)) < 10 * 101);
+    assert_eq!(Arc::strong_count(&owned), 1);
     members.iter().for_each(|member| leave(core, member));
-    for _ in 0..2 * 101 {
-        assert!(looks_of(|| assert!(run(core, Options::default(), |_| None))) < 100);
-    }
-    assert_eq!((Arc::strong_count(&owned), core.operations()), (1, 101));
+    assert!(looks_of(|| assert!(run(core, Options::default(), |_| None))) < 100);
+    assert_eq!(core.operations(), 101);
 }
 
 /// Each way in which an operation can end that was given up, or nearly given up.
 #[test]
 fn who_finds_nothing_to_resume_has_looked_at_nothing() {
-    let core = &*Core::new(Polled);
+    let core = &*Core::new(Interrupted);
     let member = members(core, 1)[0];
     let nothing = || looks_of(|| assert!(core.resume(None, |_| None).is_none()));
     assert_eq!(nothing(), 0);
