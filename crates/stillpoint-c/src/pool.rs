@@ -186,7 +186,7 @@ fn not_built(error: BuildError) -> Refusal {
         BuildError::Memory { .. } => (libc::ENOMEM, c"there is no memory for the pool: make it smaller"),
         BuildError::ReservedPages(_) => (
             libc::ENOMEM,
-            c"there are not enough reserved huge pages: raise vm.nr_hugepages, or allow other pages",
+            c"there are not enough reserved huge pages: raise vm.nr_hugepages, or allow other pages; before Linux 5.14, set no node",
         ),
         _ => (libc::EINVAL, c"a pool with these numbers is impossible"),
     };

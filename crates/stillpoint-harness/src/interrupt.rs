@@ -19,8 +19,8 @@ struct Last {
 /// Exit code of a program ended by SIGINT, by the convention of shells.
 const KILLED_BY_SIGINT: i32 = 130;
 
-/// Installs a handler for both signals, and for SIGHUP. If that is refused, they keep their default effect. Signals that the program was
-/// told to ignore stay ignored: `nohup` does that.
+/// Installs a handler for these signals. If that is refused, they keep their default effect. SIGHUP stays ignored if it was: `nohup` does
+/// that. SIGINT does not, since the program sends it to its own child processes.
 ///
 /// The first signal is answered on standard error, because building large structures or ending a round may take a
 /// while.
@@ -39,23 +39,22 @@ pub(crate) fn listen_and(tell: fn()) {
         }
         tell();
     };
-    let ignored: Vec<i32> =
-        [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].into_iter().filter(is_ignored).collect();
+    let is_ignored = is_hangup_ignored();
     let installed = ctrlc::set_handler(handler);
-    for signal in ignored {
+    if is_ignored {
         // SAFETY: the signal exists, and this disposition runs no code.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
     }
     if let Err(error) = installed {
         output::tell(format!("warning: Ctrl-C will end the program at once, without results: {error}"));
     }
 }
 
-fn is_ignored(signal: &i32) -> bool {
+fn is_hangup_ignored() -> bool {
     let mut now = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new one, the call writes the present disposition, for which there is room; all zeros are a valid one.
     unsafe {
-        libc::sigaction(*signal, ptr::null(), now.as_mut_ptr());
+        libc::sigaction(libc::SIGHUP, ptr::null(), now.as_mut_ptr());
         now.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }

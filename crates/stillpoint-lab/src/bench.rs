@@ -199,7 +199,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         output::say_text(peers_line(&machine));
     }
     let (mut rows, mut controls, mut stopped) = (Vec::new(), Vec::new(), refusals.into_iter().next());
-    let (experiments, started) = (all.len(), Instant::now());
+    let (experiments, started, mut reported) = (all.len(), Instant::now(), Ok(()));
     for (done, run) in all.into_iter().enumerate() {
         if interrupt::requested() {
             break;
@@ -226,17 +226,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         results::check_interrupt(&rows)?;
         if let Some(report) = report.as_ref().filter(|_| !rows.is_empty()) {
             // The other experiments still run, and their results are kept.
-            if let Err(stop) = report.write(&machine, &rows, &controls) {
-                output::tell(&stop);
-                stopped = stopped.or(Some(stop));
-            }
+            reported = reported.and(report.write(&machine, &rows, &controls));
         }
     }
     results::check_interrupt(&rows)?;
     if rows.is_empty() {
         return Err(stopped.unwrap_or_else(|| Stop::usage(NO_ROWS)));
     }
-    let written = results.write(&machine, &rows, Beside::rows(&controls), &figures());
+    let written = reported.and(results.write(&machine, &rows, Beside::rows(&controls), &figures()));
     let judged = stopped.map_or_else(|| json::judge(&rows), Err);
     if let (Err(stop), Err(_)) = (&written, &judged) {
         output::tell(stop);

@@ -57,6 +57,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::Machine;
+use stillpoint_harness::output;
 use stillpoint_harness::output::json::Nothing;
 use stillpoint_harness::results::Results;
 
@@ -118,6 +119,9 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     report::show(context, &run);
     let written = results.write(&Machine::look(peers), &course.rows(), Nothing {}, FIGURES);
     // What was found is told even if the results cannot be written.
-    report::judge(context, &run, broken)?;
-    written
+    let judged = report::judge(context, &run, broken);
+    if let (Err(stop), Err(_)) = (&written, &judged) {
+        output::tell(stop);
+    }
+    judged.and(written)
 }

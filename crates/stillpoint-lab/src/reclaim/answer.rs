@@ -48,6 +48,12 @@ fn mean(row: &Row) -> f64 {
     row.metric("delay_us_mean").unwrap_or(f64::INFINITY)
 }
 
+/// The mean delay, without the time that other programs took: a row that they disturbed may only seem to be worse than another.
+fn hopeful(row: &Row) -> f64 {
+    let foreign = disturbance([row]).and_then(|_| row.metric("foreign_cpus")).unwrap_or(0.0);
+    mean(row) * (1.0 - foreign).max(0.0)
+}
+
 /// The rows that answer the question: those with the most readers that share a CPU, and those with one reader.
 struct Rows<'r> {
     readers: u64,
@@ -78,7 +84,7 @@ impl<'r> Rows<'r> {
         let mut all: Vec<Delays<'_>> = Vec::new();
         let best = |rows: &[&'r Row], is_one: &dyn Fn(&str) -> bool| {
             let of_library = rows.iter().copied().filter(|row| is_one(&row.contender));
-            of_library.min_by(|one, other| mean(one).total_cmp(&mean(other)))
+            of_library.min_by(|one, other| hopeful(one).total_cmp(&hopeful(other)))
         };
         let of = |library: &'r str, is_one: &dyn Fn(&str) -> bool| {
             Some(Delays { library, shared: best(&self.shared, is_one)?, alone: best(&self.alone, is_one) })
@@ -104,9 +110,7 @@ pub(crate) fn answer(rows: &[Row]) -> Option<String> {
     if all.is_empty() {
         return None;
     }
-    // A disturbed row may only seem to be worse than the best of its library.
-    let is_used = |row: &&&Row| !is_ours(&row.contender) || row.contender == PROTECTED;
-    let used = rows.shared.iter().chain(&rows.alone).filter(is_used).copied();
+    let used = all.iter().flat_map(|delays| [Some(delays.shared), delays.alone]).flatten();
     let stalled = all.iter().filter(|delays| delays.is_stalled());
     let stalled: Vec<&str> =
         stalled.map(|delays| delays.library.split(' ').next().unwrap_or_default()).collect();

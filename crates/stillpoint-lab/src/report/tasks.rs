@@ -77,13 +77,14 @@ impl Line<'_> {
             let order = figure(one).partial_cmp(&figure(other)).expect("a measured figure");
             if is_rate { order } else { order.reverse() }
         };
+        let compared: Vec<&Row> = others.clone().chain([ours]).chain(again).collect();
         let best = others.max_by(worse)?;
         let (mine, theirs) = (figure(ours)?, figure(best)?);
         let ratio = if is_rate { mine / theirs } else { theirs / mine };
         let noise = again.and_then(figure).map(|again| (again / mine).max(mine / again));
         let ratio = match ratio {
             // Also by a row that only seems to be worse than the best, and by the control.
-            _ if disturbance(here.iter().copied()).is_some() => "disturbed".to_owned(),
+            _ if disturbance(compared).is_some() => "disturbed".to_owned(),
             ratio if ratio.max(1.0 / ratio) < EVEN.max(noise.unwrap_or(1.0)) => format!("{ratio:.2}x, even"),
             ratio if ratio < 1.0 => format!("**{}**", factor(ratio)),
             ratio => factor(ratio),

@@ -46,7 +46,8 @@ pub enum BuildError {
         /// The requested value.
         locals: usize,
     },
-    /// There are not enough reserved huge pages, and no others were allowed.
+    /// There are not enough reserved huge pages, and no others were allowed. Also, before Linux 5.14, if a node was set: it is then unknown
+    /// whether that node has any.
     ReservedPages(io::Error),
     /// There is no such NUMA node, or it has no memory.
     Node {
@@ -100,7 +101,8 @@ impl fmt::Display for BuildError {
             }
             Self::Locals { locals } => write!(f, "a pool for {locals} threads is impossible: use 1 to 65536"),
             Self::ReservedPages(cause) => {
-                write!(f, "there are not enough reserved huge pages ({cause}): raise vm.nr_hugepages, or allow other pages")
+                write!(f, "there are not enough reserved huge pages ({cause}): raise vm.nr_hugepages, or allow other pages; \
+                     before Linux 5.14, set no node")
             }
             Self::Node { node } => {
                 write!(f, "there is no NUMA node {node} with memory: see numactl --hardware")

@@ -228,7 +228,7 @@ impl RawLocal<'_> {
     #[doc(hidden)]
     #[inline]
     pub fn alloc_block_of(&self, wanted: usize) -> Option<RawBlock> {
-        Some(self.block_at(self.handle.alloc_block(wanted)?))
+        Some(self.block_at(self.handle.alloc_block(wanted.max(1))?))
     }
 
     /// The block whose first object is at this address, for callers that store only addresses. If no block begins at

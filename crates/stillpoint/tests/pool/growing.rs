@@ -228,13 +228,12 @@ fn a_pool_does_not_grow_for_a_call_that_fails_nevertheless() {
         // SAFETY: allocated above, and not used any more.
         unsafe { local.free(object) }.unwrap();
         assert!(if cache == 0 { gets_blocks(&local, 80) } else { gets_many(&local, 640) });
-        assert_eq!((pool.stats().capacity, pool.info().memory.len()), (640, 2), "it grows at once");
+        assert_eq!(pool.stats().capacity, 640);
         pool.audit().unwrap();
     }
 }
 
-/// Address space is reserved for one step after the other. Pieces of several steps, which may have a huge page where a step has none, take no
-/// more of it.
+/// Address space is reserved for one step after the other.
 #[test]
 fn steps_that_are_added_at_once_fit_into_what_was_reserved() {
     const BUCKET: usize = 64 << 10;

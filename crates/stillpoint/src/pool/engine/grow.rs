@@ -224,8 +224,8 @@ impl Core {
         self.extent.ready.load(Ordering::Acquire)
     }
 
-    /// Adds a piece, for a caller that found too few objects among what it had [seen](Core::seen), unless another thread has added one since.
-    /// Then, too, the caller searches again. The piece has as many steps as bring all objects that are `missing`, so that the caller need not
+    /// Adds pieces, for a caller that found too few objects among what it had [seen](Core::seen), unless another thread has added one since.
+    /// Then, too, the caller searches again. There are as many pieces as bring all objects that are `missing`, so that the caller need not
     /// search again after each. False when the pool may not grow by that much, or there is no memory.
     #[cold]
     pub(crate) fn grow(&self, seen: usize, missing: usize) -> bool {
@@ -244,30 +244,39 @@ impl Core {
         if extent.grower.load(Ordering::Relaxed) == me {
             return false;
         }
-        let mut pieces = extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.seen() > seen {
-            return true;
+        let mut added = 0;
+        // The lock is given back after each piece: a thread that waits for it may need no more.
+        while added < wanted {
+            let mut pieces = extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
+            if added == 0 && self.seen() > seen {
+                return true;
+            }
+            let left = extent.most_buckets as usize - extent.buckets();
+            let more = left.min(extent.step as usize);
+            if more == 0 || (added == 0 && wanted > left) {
+                break;
+            }
+            extent.grower.store(me, Ordering::Relaxed);
+            let _named = Named(&extent.grower);
+            if self.add(more as u32, &mut pieces).is_err() {
+                break;
+            }
+            added += more;
         }
-        extent.grower.store(me, Ordering::Relaxed);
-        let _named = Named(&extent.grower);
-        wanted <= left && {
-            let more = wanted.next_multiple_of(extent.step as usize).min(left);
-            self.add(more as u32, extent.step, &mut pieces).is_ok()
-        }
+        added > 0
     }
 
     /// Adds `buckets` buckets.
     pub(crate) fn extend(&self, buckets: u32) -> Result<(), BuildError> {
         let mut pieces = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.add(buckets, buckets, &mut pieces)
+        self.add(buckets, &mut pieces)
     }
 
-    /// Adds buckets, as a piece that begins where one of `step` buckets would: so what was reserved for the steps suffices, however many are
-    /// added at once. The caller holds `growing`, and passes the number of pieces.
-    fn add(&self, buckets: u32, step: u32, pieces: &mut usize) -> Result<(), BuildError> {
+    /// Adds a piece. The caller holds `growing`, and passes the number of pieces.
+    fn add(&self, buckets: u32, pieces: &mut usize) -> Result<(), BuildError> {
         let bucket_bytes = self.geometry.bucket_bytes();
         let bytes = buckets as usize * bucket_bytes;
-        let unit = unit(buckets.min(step) as usize * bucket_bytes);
+        let unit = unit(bytes);
         let offset = self.extent.end().next_multiple_of(unit).next_multiple_of(bucket_bytes);
         let first = (offset / bucket_bytes) as u32;
         let made = match &self.extent.space {

@@ -322,6 +322,11 @@ impl<'p> Handle<'p> {
             if self.attach().is_err() {
                 return None;
             }
+            let missing = wanted.saturating_mul(self.core.geometry.objects() as usize);
+            if missing > self.core.maximum() {
+                self.count(|calls| &calls.failures, 1);
+                return None;
+            }
             let seen = self.core.seen();
             self.shard.get().wants_blocks.set(1);
             if let Some(bucket) = self.hold().obtain_whole() {
@@ -329,7 +334,6 @@ impl<'p> Handle<'p> {
                 self.arm(self.core.objects_of(bucket));
                 return NonNull::new(self.core.address(bucket, 0));
             }
-            let missing = wanted.saturating_mul(self.core.geometry.objects() as usize);
             if !self.core.grow(seen, missing) {
                 self.count(|calls| &calls.failures, 1);
                 return None;

@@ -267,7 +267,7 @@ impl Core {
                 match self.make_shard(index) {
                     Some(shard) if shard.try_hold() => return Ok(shard),
                     Some(_) => {}
-                    // The shards before this one are held, and those behind it were not made either.
+                    // The shards before this one were not free when they were looked at, and those behind it were not made either.
                     None => {
                         self.uncount_handle();
                         return Err(NoShard::NoMemory);

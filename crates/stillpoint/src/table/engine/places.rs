@@ -30,10 +30,10 @@ const ADOPTED: usize = FREED_PER_CALL / 2;
 const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 /// The most calls that share one poll; a power of two.
 const POLLED_TOGETHER: usize = FREED_PER_CALL;
-/// The most calls that share one look at the clock, while they follow each other within the interval; a power of two. The counter of a
-/// processor costs up to a fifth of a call.
+/// The most calls that share one look at the clock, from the first one that came within the interval until a look finds that it is over; a
+/// power of two. So after a burst of calls, up to three later ones do not poll. The counter of a processor costs up to a fifth of a call.
 const TIMED_TOGETHER: usize = 4;
-/// In the time of the last poll: calls follow each other.
+/// In the time of the last poll: calls share looks.
 const BUSY: u64 = 1;
 /// From this number of waiting objects on, each call polls.
 const BACKLOG: usize = 2 * GATHERED * Pace::DEFAULT.batch;
@@ -262,7 +262,7 @@ impl Watched {
         let is_busy = polled & BUSY != 0;
         let due = (!is_busy || turn % TIMED_TOGETHER == 0) && {
             let now = ticks();
-            let due = now.wrapping_sub(polled) >= INTERVAL;
+            let due = now.wrapping_sub(polled & !BUSY) >= INTERVAL;
             if due {
                 self.polled.store(now & !BUSY, Ordering::Relaxed);
             } else if !is_busy {

@@ -210,3 +210,17 @@ fn a_wait_for_room_that_another_list_keeps_is_no_deadlock() {
         assert!(fills.pending() < 2_000);
     });
 }
+
+/// The list that keeps the room is that of a reclaimer of the same thread: nobody else gives it back.
+#[test]
+fn a_thread_does_not_wait_for_room_that_its_own_list_keeps() {
+    let domain = limited(2_000);
+    let reader = domain.reader();
+    let _guard = reader.pin();
+    let mut keeps = domain.reclaimer();
+    keeps.retire(retired(&domain)).expect("there is room");
+    let mut fills = domain.reclaimer_builder().when_full(ENDLESS).build();
+    let error = (0..2_000).find_map(|_| fills.retire(retired(&domain)).err()).expect("it is full");
+    assert_eq!(error.kind(), RetireErrorKind::WouldDeadlock);
+    assert!(fills.pending() < 1_999, "the other list keeps some");
+}

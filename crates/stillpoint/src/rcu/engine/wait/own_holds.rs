@@ -69,12 +69,17 @@ impl Core {
     }
 }
 
+/// How many looks wait for room that another list keeps: about half a second.
+const KEPT: u32 = 64;
+
 /// What the calling thread holds up, from the first look to the end of its wait.
 pub(crate) struct OwnHolds<'c> {
     core: &'c Core,
     /// The oldest state of its regions.
     region: Option<u64>,
     loads: Loads,
+    /// How often room that a list keeps was looked for.
+    kept: u32,
 }
 
 enum Loads {
@@ -90,7 +95,7 @@ impl<'c> OwnHolds<'c> {
         own.sort_unstable();
         own.dedup();
         let loads = if own.is_empty() { Loads::None } else { Loads::Unasked(own) };
-        Self { core, region: core.protocol.region_of_caller(), loads }
+        Self { core, region: core.protocol.region_of_caller(), loads, kept: 0 }
     }
 
     pub(crate) fn region(&self) -> Option<u64> {
@@ -140,9 +145,11 @@ impl<'c> OwnHolds<'c> {
                 && !self.is_room_kept())
     }
 
-    /// Whether a list keeps room that no object takes up: its next poll, or its end, gives that back. Looks at all counters.
-    fn is_room_kept(&self) -> bool {
-        let Some(account) = self.core.account() else { return false };
+    /// Whether a list keeps room that no object takes up: its next poll, or its end, gives that back. Looks at all counters. Not after
+    /// [`KEPT`] looks: it may be the list of this thread, or of one that does nothing.
+    fn is_room_kept(&mut self) -> bool {
+        self.kept += 1;
+        let Some(account) = self.core.account().filter(|_| self.kept <= KEPT) else { return false };
         let waiting = self.core.all_pending();
         let is_more = |taken: Option<usize>, waiting: u64| taken.is_some_and(|taken| taken as u64 > waiting);
         is_more(account.objects.taken(), waiting.objects) || is_more(account.bytes.taken(), waiting.bytes)

@@ -114,11 +114,10 @@ impl Callbacks {
     }
 
     /// Waits for this time since the age of the domain at which a turn has begun: if threads push all the time, the next turn finds several
-    /// callbacks.
+    /// callbacks. Keeps the processor: a thread that yields would not be woken before others that run.
     fn let_gather(&self, begun: Duration, time: Duration) {
         while !cfg!(stillpoint_loom) && self.core.protocol.age().saturating_sub(begun) < time {
-            // A thread that pushes may need this processor.
-            stillpoint_sys::os::yield_cpu();
+            std::hint::spin_loop();
         }
     }
 
