@@ -226,19 +226,22 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         results::check_interrupt(&rows)?;
         if let Some(report) = report.as_ref().filter(|_| !rows.is_empty()) {
             // The other experiments still run, and their results are kept.
-            reported = reported.and(report.write(&machine, &rows, &controls));
+            if let Err(stop) = report.write(&machine, &rows, &controls) {
+                output::tell(&stop);
+                reported = Err(stop);
+            }
         }
     }
     results::check_interrupt(&rows)?;
     if rows.is_empty() {
         return Err(stopped.unwrap_or_else(|| Stop::usage(NO_ROWS)));
     }
-    let written = reported.and(results.write(&machine, &rows, Beside::rows(&controls), &figures()));
+    let written = results.write(&machine, &rows, Beside::rows(&controls), &figures());
     let judged = stopped.map_or_else(|| json::judge(&rows), Err);
     if let (Err(stop), Err(_)) = (&written, &judged) {
         output::tell(stop);
     }
-    judged.and(written)
+    judged.and(written).and(reported)
 }
 
 /// Prints the answer of an experiment, and the tables of its figures; with `verbose`, everything.

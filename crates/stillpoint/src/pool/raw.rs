@@ -223,8 +223,8 @@ impl RawLocal<'_> {
         self.alloc_block_of(1)
     }
 
-    /// As [`alloc_block`](RawLocal::alloc_block), for a caller that wants so many, this one included. The pool grows by all of them, or not
-    /// at all.
+    /// As [`alloc_block`](RawLocal::alloc_block), for a caller that wants so many, this one included. If the pool may not have them all, it
+    /// does not grow.
     #[doc(hidden)]
     #[inline]
     pub fn alloc_block_of(&self, wanted: usize) -> Option<RawBlock> {

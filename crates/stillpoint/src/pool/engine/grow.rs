@@ -226,34 +226,28 @@ impl Core {
 
     /// Adds pieces, for a caller that found too few objects among what it had [seen](Core::seen), unless another thread has added one since.
     /// Then, too, the caller searches again. There are as many pieces as bring all objects that are `missing`, so that the caller need not
-    /// search again after each. False when the pool may not grow by that much, or there is no memory.
+    /// search again after each, and pieces of others count. False when the pool may not grow by that much, or there is no memory: pieces that
+    /// were added before stay.
     #[cold]
     pub(crate) fn grow(&self, seen: usize, missing: usize) -> bool {
         let extent = &self.extent;
-        if self.seen() > seen {
-            return true;
-        }
         let wanted = missing.div_ceil(self.geometry.objects() as usize);
-        let left = extent.most_buckets as usize - seen;
+        let is_possible = wanted <= extent.most_buckets as usize - seen;
+        let target = seen + if is_possible { wanted } else { 1 };
         // If there are more buckets, the last piece is about to be ready, and another thread has the lock.
-        if wanted > left && extent.buckets() == seen {
+        if !is_possible && extent.buckets() == seen {
             return false;
         }
         let me = stillpoint_sys::os::thread_handle();
         // Relaxed: only this thread stores its own number here.
         if extent.grower.load(Ordering::Relaxed) == me {
-            return false;
+            return self.seen() > seen;
         }
-        let mut added = 0;
         // The lock is given back after each piece: a thread that waits for it may need no more.
-        while added < wanted {
+        while self.seen() < target {
             let mut pieces = extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
-            if added == 0 && self.seen() > seen {
-                return true;
-            }
-            let left = extent.most_buckets as usize - extent.buckets();
-            let more = left.min(extent.step as usize);
-            if more == 0 || (added == 0 && wanted > left) {
+            let more = (extent.most_buckets as usize - extent.buckets()).min(extent.step as usize);
+            if self.seen() >= target || !is_possible || more == 0 {
                 break;
             }
             extent.grower.store(me, Ordering::Relaxed);
@@ -261,9 +255,8 @@ impl Core {
             if self.add(more as u32, &mut pieces).is_err() {
                 break;
             }
-            added += more;
         }
-        added > 0
+        self.seen() > seen
     }
 
     /// Adds `buckets` buckets.

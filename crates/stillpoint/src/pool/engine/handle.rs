@@ -308,8 +308,8 @@ impl<'p> Handle<'p> {
         }
     }
 
-    /// Allocates a whole bucket. Returns its first object. The caller wants so many, this one included: the pool grows by all of them, or
-    /// not at all.
+    /// Allocates a whole bucket. Returns its first object. The caller wants so many, this one included: if the pool may not have them all,
+    /// it does not grow.
     pub(crate) fn alloc_block(&self, wanted: usize) -> Option<NonNull<u8>> {
         if self.is_closed() {
             let tally = |all: &Tally<OwnUsize>, found: &Option<_>| {

@@ -21,6 +21,7 @@
 
 // Not modelled: a hint. Who misses it is asked again with the next poll.
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::counters::{Counters, Pinned};
 use crate::rcu::engine::core::registry::{Claim, Registry};
@@ -69,8 +70,8 @@ impl Core {
     }
 }
 
-/// How many looks wait for room that another list keeps: about half a second.
-const KEPT: u32 = 64;
+/// How long a thread waits for room that a list keeps.
+const KEPT: Duration = Duration::from_millis(500);
 
 /// What the calling thread holds up, from the first look to the end of its wait.
 pub(crate) struct OwnHolds<'c> {
@@ -78,8 +79,8 @@ pub(crate) struct OwnHolds<'c> {
     /// The oldest state of its regions.
     region: Option<u64>,
     loads: Loads,
-    /// How often room that a list keeps was looked for.
-    kept: u32,
+    /// Age of the domain at the first look at room that a list keeps.
+    kept: Option<Duration>,
 }
 
 enum Loads {
@@ -95,7 +96,7 @@ impl<'c> OwnHolds<'c> {
         own.sort_unstable();
         own.dedup();
         let loads = if own.is_empty() { Loads::None } else { Loads::Unasked(own) };
-        Self { core, region: core.protocol.region_of_caller(), loads, kept: 0 }
+        Self { core, region: core.protocol.region_of_caller(), loads, kept: None }
     }
 
     pub(crate) fn region(&self) -> Option<u64> {
@@ -146,10 +147,11 @@ impl<'c> OwnHolds<'c> {
     }
 
     /// Whether a list keeps room that no object takes up: its next poll, or its end, gives that back. Looks at all counters. Not after
-    /// [`KEPT`] looks: it may be the list of this thread, or of one that does nothing.
+    /// [`KEPT`]: it may be the list of this thread, or of one that does nothing.
     fn is_room_kept(&mut self) -> bool {
-        self.kept += 1;
-        let Some(account) = self.core.account().filter(|_| self.kept <= KEPT) else { return false };
+        let now = self.core.age();
+        let begun = *self.kept.get_or_insert(now);
+        let Some(account) = self.core.account().filter(|_| now - begun < KEPT) else { return false };
         let waiting = self.core.all_pending();
         let is_more = |taken: Option<usize>, waiting: u64| taken.is_some_and(|taken| taken as u64 > waiting);
         is_more(account.objects.taken(), waiting.objects) || is_more(account.bytes.taken(), waiting.bytes)
