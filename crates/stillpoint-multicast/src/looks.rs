@@ -53,7 +53,7 @@ impl Looks {
         let seen = missing.threads.iter().filter_map(|&tid| Some((tid, Sight::of(tid, self.signal)?)));
         let seen: Vec<_> = seen.collect();
         let mut late = Late::new(missing, Some(self.signal));
-        late.blocked = self.suspects.look(&seen);
+        late.blocked = self.suspects.look(&seen, seen.len() == missing.threads.len());
         if late.is_hopeless(&self.gone, self.begun.elapsed()) {
             self.verdict = Some(late);
             return None;
@@ -81,30 +81,33 @@ struct Suspect {
     tid: u32,
     /// Its processor time at the first look.
     ticks: u64,
-    /// Whether it slept at the last look.
+    /// Whether it slept at the last look, and blocked the signal.
     slept: bool,
+    blocked: bool,
 }
 
 impl Suspects {
     /// Records the threads that have not answered, as they are before the signal is sent to them again. Returns those that would
-    /// never answer: they block the signal, or take it away.
-    fn look(&mut self, seen: &[(u32, Sight)]) -> Vec<u32> {
+    /// never answer: they block the signal, or take it away. Two looks of one kind are needed. `are_all`: there are no others.
+    fn look(&mut self, seen: &[(u32, Sight)], are_all: bool) -> Vec<u32> {
         let mut blocking = Vec::new();
         let takes_away = |tid, sight: &Sight| sight.sleeps && !sight.is_pending && self.rung.contains(tid);
         let suspected = seen.iter().filter(|(tid, sight)| sight.blocks || takes_away(tid, sight));
         let now = suspected.map(|&(tid, sight)| {
             let before = self.suspects.iter().find(|suspect| suspect.tid == tid);
             if before.is_some_and(|before| {
-                before.slept && sight.sleeps || sight.ticks >= before.ticks + TICKS_IN_VAIN
+                let still_sleeps = before.slept && sight.sleeps && before.blocked == sight.blocks;
+                still_sleeps || sight.blocks && sight.ticks >= before.ticks + TICKS_IN_VAIN
             }) {
                 blocking.push(tid);
             }
-            Suspect { tid, ticks: before.map_or(sight.ticks, |before| before.ticks), slept: sight.sleeps }
+            let ticks = before.map_or(sight.ticks, |before| before.ticks);
+            Suspect { tid, ticks, slept: sight.sleeps, blocked: sight.blocks }
         });
         self.suspects = now.collect();
         // A thread in the handler may have counted another one, and not posted to it yet: then that one handles the signal, and
         // has nothing to answer.
-        if !seen.iter().any(|(_, sight)| sight.blocks) {
+        if are_all && !seen.iter().any(|(_, sight)| sight.blocks) {
             self.rung = seen.iter().map(|&(tid, _)| tid).collect();
         }
         blocking
@@ -166,7 +169,7 @@ mod tests {
     /// For each of several looks, one after the other: the threads that it finds to block the signal.
     fn verdicts<const LOOKS: usize>(looks: [Vec<(u32, Sight)>; LOOKS]) -> [Vec<u32>; LOOKS] {
         let mut suspects = Suspects::default();
-        looks.map(|seen| suspects.look(&seen))
+        looks.map(|seen| suspects.look(&seen, true))
     }
 
     /// For example, it is in the middle of the handler at each look. A difference of one tick is rounding.
@@ -201,6 +204,24 @@ mod tests {
         // At some looks it is between two waits, and blocks the signal.
         let looks = [vec![idle(7)], vec![running(7, 0)], vec![idle(7)], vec![idle(7)]];
         assert_eq!(verdicts(looks), [vec![], vec![], vec![], vec![7]]);
+    }
+
+    /// It was preempted in the handler, has answered between the look at the messages and that at the threads, and has computed.
+    #[test]
+    fn a_thread_that_has_just_answered_does_not_take_the_signal_away() {
+        let answered = (7, Sight { ticks: 90, ..idle(7).1 });
+        assert!(verdicts([vec![idle(7)], vec![running(7, 0)], vec![answered]]).iter().all(Vec::is_empty));
+        let preempted = (7, Sight { sleeps: true, ..running(7, 0).1 });
+        assert!(verdicts([vec![idle(7)], vec![preempted], vec![answered]]).iter().all(Vec::is_empty));
+    }
+
+    /// There may be one more, which is in the handler.
+    #[test]
+    fn a_look_that_does_not_see_all_is_no_reason() {
+        let mut suspects = Suspects::default();
+        for _ in 0..4 {
+            assert!(suspects.look(&[idle(7)], false).is_empty());
+        }
     }
 
     #[test]

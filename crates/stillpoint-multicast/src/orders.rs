@@ -32,7 +32,7 @@ stillpoint_sys::orders! {
     /// An operation is given back.
     finish: Release, ["the acquire in `Operation::try_claim`"], "13", [FinishRelaxed];
     /// An operation that lingers gets an initiator again, which reads its order.
-    resume: Acquire, ["the release in `Operation::abandon`"], "13", [ResumeRelaxed];
+    resume: Acquire, ["the release in `Operation::linger`"], "13", [ResumeRelaxed];
     /// A load of the count of an operation that lingers: what its receivers did comes before its next use.
     last_acknowledged: Acquire, [acknowledge], "13", [LingerRelaxed];
 

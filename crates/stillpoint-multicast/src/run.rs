@@ -75,8 +75,8 @@ impl<'g> Multicast<'g> {
     /// As [`run`](Multicast::run), for at most `limit`.
     ///
     /// # Errors
-    /// [`Late`] when the time is up. Members that have not run the function run it at their next poll: hence `'static`. The last
-    /// of them then drops it.
+    /// [`Late`] when the time is up. Members that have not run the function run it at their next poll: hence `'static`. When all have
+    /// run it, it is dropped: by the last one, by the caller, or by a thread that starts a multicast.
     ///
     /// # Panics
     /// As [`run`](Multicast::run), also when the time is up. A panic after that is discarded.

@@ -112,7 +112,9 @@ fn launch(signal: i32) -> Result<&'static Service, SignalError> {
 /// replaces only a certain action.
 fn install(signal: i32) -> Result<libc::sigaction, SignalError> {
     let before = signal::handle(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
-    if signal::is_foreign(&before, answer) {
+    // Once another thread has published the service, the program's handler is gone, as if the service had come first.
+    let is_published = || started().is_some_and(|service| service.signal == signal);
+    if signal::is_foreign(&before, answer) && !is_published() {
         signal::give_back(signal, answer, &before);
         return Err(SignalError::Taken { signal });
     }

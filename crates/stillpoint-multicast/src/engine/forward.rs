@@ -119,7 +119,7 @@ impl<T: Transport> Core<T> {
             node.set_done();
             // SAFETY: this is the last use of the node.
             let is_last = unsafe { acknowledge(operation, &order, received) };
-            // Otherwise nobody might: the function may keep the group alive. A signal handler must not free anything.
+            // Otherwise the function might never be dropped: it may keep the group alive. A signal handler must not free anything.
             if is_last && T::CATCHES {
                 self.operations.settle(operation);
             }

@@ -443,13 +443,17 @@ impl Operation {
     /// The ids of the threads that were sent the message, and whose part is not done. Receivers to which one of these has still
     /// to forward are not included: they may have left long ago, and their places may belong to other threads.
     pub(super) fn missing(&self, order: &Order) -> Vec<u32> {
-        // SAFETY: the operation belongs to the caller.
-        let nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
-        // Relaxed: for reports.
+        // From the leaves on. SAFETY: the operation belongs to the caller.
+        let nodes = (0..order.receivers).rev().map(|number| unsafe { order.node(number) });
+        // Acquire: pairs with the release of OPEN in `Node::write`: who finds that a message was written finds its sender under way, or
+        // done.
         let nodes = nodes.inspect(|_| step());
-        let missing = nodes.filter(|node| ![UNSENT, DONE].contains(&node.range.load(Ordering::Relaxed)));
+        let missing = nodes.filter(|node| ![UNSENT, DONE].contains(&node.range.load(Ordering::Acquire)));
         // SAFETY: the operation belongs to the caller. The id is 0 if the thread has just left.
-        missing.map(|node| unsafe { node.receiver() }.tid()).filter(|&tid| tid != 0).collect()
+        let missing = missing.map(|node| unsafe { node.receiver() }.tid()).filter(|&tid| tid != 0);
+        let mut threads: Vec<u32> = missing.collect();
+        threads.reverse();
+        threads
     }
 
     /// Ends an operation that lingers, if all receivers have acknowledged.
@@ -469,7 +473,7 @@ impl Operation {
         if state == BUSY || (state == LINGERING && self.root.pending.load(orders::last_acknowledged()) != 0) {
             return false;
         }
-        // Acquire: pairs with the release in `finish` and `abandon`. If it lingers, the count is read again: the first read may
+        // Acquire: pairs with the release in `finish` and `linger`. If it lingers, the count is read again: the first read may
         // have been in an earlier use of the operation.
         if self.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
