@@ -158,7 +158,7 @@
  *   names of both files in still_error(). For the domains behind the C++ headers and of liburcu's flavours, whose functions return
  *   no errors, the second copy calls the hook of still_on_report, and goes on with its own domain. Domains that a program makes,
  *   and everything in them, work in each copy; a handle of one copy is refused by the others. Inline functions refuse it only with
- *   STILL_CHECKED: without it, code of another copy that uses a reader may be in no region.
+ *   STILL_CHECKED: otherwise code of another copy that uses a reader may run outside any region.
  *   A namespace of dlmopen is apart: copies in different namespaces do not see each other, and each may have a default domain.
  *
  * ORDERING

@@ -288,7 +288,7 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
         let build = || {
             let text =
                 c"as many threads have locals of the pool as may have one: free one, or raise max_locals";
-            // The pool keeps what it makes for a local, even if this call fails. So that must not come from the reserve.
+            // What the pool makes for a local stays even if this call fails. So it must not come from the reserve.
             let local = closed(|| pool.try_local()).map_err(|_| Refusal::new(libc::EAGAIN, text))?;
             let local = local.ok_or(Refusal::no_memory(c"there is no memory for the cache of a local"))?;
             // SAFETY: the `Arc` keeps the pool in its place, and the local is dropped before the `Arc`.

@@ -9,8 +9,8 @@ use crate::rounds::Shared;
 /// The guards and the deferred functions that belong together: a function waits only for guards of its collector.
 ///
 /// A clone is the same collector. Handles and guards keep the collector alive. When the last clone, handle and guard
-/// has been dropped, the functions that are still deferred run. A domain that others use, too, adds to both:
-/// [`domain::collector`](crate::domain::collector).
+/// has been dropped, the functions that are still deferred run. In a domain that others use, too, they may
+/// wait for more: see [`domain::collector`](crate::domain::collector).
 ///
 /// ```
 /// use stillpoint_epoch::Collector;

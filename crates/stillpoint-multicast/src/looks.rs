@@ -6,8 +6,8 @@
 //! than a handler takes, and has not answered.
 //!
 //! A thread that blocks the signal and waits for it (`sigwait`) takes it away without a handler, and does not show it as
-//! blocked meanwhile. So a thread also counts that has got the signal, does not show it as pending, and sleeps: a thread
-//! that has only not run since shows it as pending, and one that handles it as blocked.
+//! blocked meanwhile. So a thread also counts if it was sent the signal, sleeps, and does not show it as pending: one
+//! that merely has not run since shows it as pending, and one that handles it as blocked.
 
 use std::time::{Duration, Instant};
 

@@ -160,7 +160,7 @@ impl<T: Send + 'static> Stack<T> {
     }
 
     /// Whether the stack was empty at some moment during the call. A push that does not *happen before* the call may be missed: a thread
-    /// that says it will sleep, and then looks here, needs a `SeqCst` fence between, as the thread that pushes and then looks whom to wake.
+    /// that says it will sleep, and then looks here, needs a `SeqCst` fence in between; so does a pusher that then looks for sleepers.
     pub fn is_empty(&self) -> bool {
         // Relaxed: the head is not followed.
         self.head.load(Ordering::Relaxed, &Unprotected).is_null()

@@ -398,7 +398,7 @@ impl Operation {
         true
     }
 
-    /// Leaves an operation that was given up to its receivers. Ends it if the last of them has acknowledged meanwhile.
+    /// Leaves a given-up operation to its receivers. Ends it if the last of them has acknowledged meanwhile.
     fn linger(&self, lingering: &PlainUsize) {
         // Release: pairs with the acquire in `try_claim` and `try_resume`.
         self.state.store(LINGERING, Ordering::Release);

@@ -223,7 +223,7 @@ impl RawLocal<'_> {
         self.alloc_block_of(1)
     }
 
-    /// As [`alloc_block`](RawLocal::alloc_block), for a caller that wants so many, this one included. If the pool may not have them all, it
+    /// As [`alloc_block`](RawLocal::alloc_block), for a caller that wants this many, this one included. If the pool may not have them all, it
     /// does not grow.
     #[doc(hidden)]
     #[inline]

@@ -173,8 +173,8 @@ impl Domain {
     /// ```
     ///
     /// # Safety
-    /// - The calling thread is the only thread of the process, and the copy of the thread that called `fork`. Neither call
-    ///   is made by a signal handler that has interrupted a call of this library.
+    /// - The calling thread is the only thread of the process, and the copy of the thread that called `fork`. Neither this
+    ///   call nor `fork` comes from a signal handler that has interrupted this library.
     /// - From now on the child uses no reference that was borrowed through a reader of another thread: through its guard,
     ///   its [`Protected`](super::Protected), its [`QsbrReader`](super::QsbrReader), or a view that is bound to one of
     ///   them. The child may free these objects at once. The borrow checker does not see this. Such a reference is a

@@ -198,7 +198,7 @@ fn a_maximum_is_checked_against_what_can_be_counted() {
     }
 }
 
-/// Whether the local gets so many objects at once. They are not freed.
+/// Whether the local gets that many objects at once. They are not freed.
 fn gets_many(local: &RawLocal<'_>, count: usize) -> bool {
     local.alloc_many(&mut vec![MaybeUninit::uninit(); count]).is_ok()
 }

@@ -27,7 +27,7 @@ pub(crate) struct Cache {
     slots: Box<[Line]>,
 }
 
-/// Slots that begin at a cache line: where the allocator puts them otherwise makes calls for many objects up to twice as slow.
+/// Slots that begin at a cache line: elsewhere, calls for many objects may be up to twice as slow.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Line([UnsafeCell<*mut u8>; SLOTS]);

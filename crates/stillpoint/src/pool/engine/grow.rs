@@ -224,10 +224,9 @@ impl Core {
         self.extent.ready.load(Ordering::Acquire)
     }
 
-    /// Adds pieces, for a caller that found too few objects among what it had [seen](Core::seen), unless another thread has added one since.
-    /// Then, too, the caller searches again. There are as many pieces as bring all objects that are `missing`, so that the caller need not
-    /// search again after each, and pieces of others count. False when the pool may not grow by that much, or there is no memory: pieces that
-    /// were added before stay.
+    /// Adds pieces, for a caller that found too few objects among what it had [seen](Core::seen), until they hold all that are `missing`.
+    /// Those that others have added since count. Adds none if the pool may not grow by that much. Returns whether there are more pieces now,
+    /// even too few: then the caller searches again.
     #[cold]
     pub(crate) fn grow(&self, seen: usize, missing: usize) -> bool {
         let extent = &self.extent;

@@ -308,7 +308,7 @@ impl<'p> Handle<'p> {
         }
     }
 
-    /// Allocates a whole bucket. Returns its first object. The caller wants so many, this one included: if the pool may not have them all,
+    /// Allocates a whole bucket. Returns its first object. The caller wants this many, this one included: if the pool may not have them all,
     /// it does not grow.
     pub(crate) fn alloc_block(&self, wanted: usize) -> Option<NonNull<u8>> {
         if self.is_closed() {

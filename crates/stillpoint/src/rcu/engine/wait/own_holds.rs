@@ -16,8 +16,8 @@
 //! limit of bytes, refuses has the room of one object until then. A thread that is preempted there from before the first look until after
 //! the second one may cause an early error, for an object that fits.
 //!
-//! Only protections that are bound to the thread count: another thread may end the others. Objects at one address, of a type without a
-//! size, count as one: who protects one and fills a limit with others may wait until a time limit.
+//! Only protections that are bound to the thread count: another thread may end the others. Zero-sized objects at one
+//! address count as one: a thread that protects one and fills a limit with others may wait until a time limit.
 
 // Not modelled: a hint. Who misses it is asked again with the next poll.
 use std::sync::atomic::{AtomicUsize, Ordering};
