@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use stillpoint_sys::os;
 
-use super::flavour::of;
+use super::flavour::{all, of, Flavour, Locked};
+use super::worker::Workers;
 use crate::border::{call, Refusal};
 
 /// liburcu's struct, to C: the fork hooks of its hash tables.
@@ -117,28 +119,49 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
 pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
+        // The threads that are started below may use the other flavours, which another hook resets too late.
+        for other in all().filter(|other| !ptr::eq(*other, flavour)) {
+            if let Some(mut lock) = other.kept() {
+                // SAFETY: no hook has started a thread of the child, or this does nothing; and the queues were paused.
+                unsafe { reset(other, &mut lock) };
+                lock.keep();
+            }
+        }
         let Some(mut lock) = flavour.kept() else {
             let text =
                 c"urcu-{}: call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked";
             return Err(Refusal::invalid(text).with(flavour.name()));
         };
-        flavour.end_fork_in_child(&mut lock);
-        if let Some(group) = flavour.peek() {
-            note_reset(flavour.number());
-            // SAFETY: this is the only thread of a child, and the queues were paused.
-            unsafe {
-                group.domain.reset_after_fork();
-                flavour.reset_workers(&mut lock);
-            }
-        }
+        // SAFETY: as above.
+        unsafe { reset(flavour, &mut lock) };
+        flavour.start_missing(&lock);
         let hooks = lock.atfork;
-        // The reset of the queues has ended their pauses.
-        lock.pauses.clear();
         drop(lock);
         // SAFETY: the hooks are registered, or null.
         unsafe { run(hooks, |hooks| hooks.after_fork_child) };
         Ok(())
     });
+}
+
+/// Resets a flavour in the child, unless an earlier hook has done so. Starts no thread.
+///
+/// # Safety
+/// If none has, the calling thread is the only one of a child, and the flavour's queues were paused.
+unsafe fn reset(flavour: &'static Flavour, lock: &mut Locked<'_, Workers>) {
+    if !lock.is_forking {
+        return;
+    }
+    flavour.end_fork_in_child(lock);
+    if let Some(group) = flavour.peek() {
+        note_reset(flavour.number());
+        // SAFETY: the caller's promise.
+        unsafe {
+            group.domain.reset_after_fork();
+            flavour.reset_workers(lock);
+        }
+    }
+    // The reset of the queues has ended their pauses.
+    lock.pauses.clear();
 }
 
 /// The process in which each flavour was reset last. A child may call the hooks in any order. The first one starts workers, so only the

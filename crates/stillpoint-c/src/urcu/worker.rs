@@ -519,7 +519,7 @@ impl Flavour {
     }
 
     /// Resets the workers in the child of a `fork`, which has none of their threads. The default worker gets the callbacks of all other
-    /// live workers, which are then freed.
+    /// live workers, which are then freed. Starts no thread.
     ///
     /// # Safety
     /// There is no other thread, and no queue is being served.
@@ -549,7 +549,6 @@ impl Flavour {
         for worker in lock.live.clone().into_iter().filter(|worker| !worker.is_lasting) {
             self.bury(worker, lock);
         }
-        self.start_missing(lock);
     }
 
     /// Starts the missing threads of the lasting workers.

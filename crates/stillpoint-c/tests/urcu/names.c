@@ -9,6 +9,10 @@
 #include <urcu-flavor.h>
 #include <urcu-pointer.h>
 
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #ifdef call_rcu
 #error "the names without a flavour are still defined"
 #endif
@@ -44,8 +48,62 @@ EVERYTHING(mb)
 EVERYTHING(qsbr)
 EVERYTHING(bp)
 
+static int in_section, is_let_go, is_over;
+
+static void set(int *flag)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
+}
+
+static void await(int *flag)
+{
+    while (!__atomic_load_n(flag, __ATOMIC_SEQ_CST))
+        sched_yield();
+}
+
+/* A callback of memb that is in a section of mb. */
+static void reads(struct rcu_head *head)
+{
+    (void)head;
+    rcu_register_thread_mb();
+    rcu_read_lock_mb();
+    set(&in_section);
+    await(&is_let_go);
+    rcu_read_unlock_mb();
+    rcu_unregister_thread_mb();
+    set(&is_over);
+}
+
+/* In the child, the worker of one flavour reads in another one before that one's hook is called. It keeps its reader. */
+static int forks_two_flavours(void)
+{
+    static struct rcu_head head;
+    call_rcu_before_fork_memb();
+    call_rcu_before_fork_mb();
+    call_rcu_memb(&head, reads);
+    pid_t child = fork();
+    if (child == 0) {
+        call_rcu_after_fork_child_memb();
+        await(&in_section);
+        call_rcu_after_fork_child_mb();
+        rcu_register_thread_mb();
+        rcu_read_lock_mb();
+        set(&is_let_go);
+        await(&is_over);
+        _exit(rcu_read_ongoing_mb() ? 0 : 1);
+    }
+    call_rcu_after_fork_parent_mb();
+    call_rcu_after_fork_parent_memb();
+    set(&is_let_go);
+    await(&is_over);
+    int status = -1;
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
 int main(void)
 {
+    if (!forks_two_flavours())
+        return 3;
     everything_memb();
     everything_mb();
     everything_qsbr();
