@@ -99,8 +99,8 @@ struct rte_rcu_qsbr {
 /* The size in bytes of a variable for this many ids. 1, EINVAL: max_threads is 0. */
 size_t rte_rcu_qsbr_get_memsize(uint32_t max_threads) __asm__("still_rte_rcu_qsbr_get_memsize");
 
-/* Makes a variable in memory of that size, aligned to 64. 0; or 1, EINVAL: v is NULL, or max_threads is 0. The memory may be freed when no
- * thread uses the variable any more. */
+/* Makes a variable in memory of that size, aligned to 64. 0; or 1, EINVAL: v is NULL or not aligned, or max_threads is 0. The memory
+ * may be freed when no thread uses the variable any more. */
 int rte_rcu_qsbr_init(struct rte_rcu_qsbr *v, uint32_t max_threads) __asm__("still_rte_rcu_qsbr_init");
 
 /* ------------------------------------------------------------------------------------------------------------------
