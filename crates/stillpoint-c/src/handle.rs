@@ -32,6 +32,14 @@ pub struct still_head_ {
 }
 
 impl still_head_ {
+    /// Makes the handle one that was freed, when only the caller uses it.
+    fn clear(&self) {
+        // Relaxed, all: no other thread uses the handle. In `free`, a release publishes the fields to the next claim.
+        self.mark.store(FREE, Ordering::Relaxed);
+        self.record.store(ptr::null_mut(), Ordering::Relaxed);
+        self.token.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
     /// Begins a call that calls the program back. Until the call ends, [`enter`](Found::enter) is refused.
     pub(crate) fn hold(&'static self) -> Within<'static> {
         // Relaxed, both: as in `enter`.
@@ -156,10 +164,7 @@ pub(crate) unsafe fn lose<K: Kind>(is_lost: impl Fn(&K) -> bool) {
             let found = unsafe { peek::<K>(ptr::from_ref(handle).cast()) };
             // SAFETY: as above.
             if found.is_some_and(|found| is_lost(unsafe { found.value() })) {
-                // Relaxed, all: there is no other thread.
-                handle.head.mark.store(FREE, Ordering::Relaxed);
-                handle.head.record.store(ptr::null_mut(), Ordering::Relaxed);
-                handle.head.token.store(ptr::null_mut(), Ordering::Relaxed);
+                handle.head.clear();
             }
         }
         link = &chunk.next;
@@ -281,10 +286,8 @@ impl<K: Kind> Found<K> {
     /// No other call uses the handle.
     pub(crate) unsafe fn free(self) -> K {
         let Handle { head, payload, chunk } = self.handle;
-        // Relaxed, all: no other thread uses the handle. The release below publishes the fields to the next claim.
-        head.mark.store(FREE, Ordering::Relaxed);
-        head.record.store(ptr::null_mut(), Ordering::Relaxed);
-        head.token.store(ptr::null_mut(), Ordering::Relaxed);
+        head.clear();
+        // Relaxed: no other thread uses the handle.
         let value = payload.swap(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: `claim` has set the field, and chunks are leaked.
         let chunk = unsafe { &*chunk.load(Ordering::Relaxed) };

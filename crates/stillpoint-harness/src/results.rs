@@ -76,6 +76,18 @@ impl Results {
     }
 }
 
+/// How a command ends whose findings were judged, and whose results were written: with the judgement's error first. If there are two, the
+/// other one is told.
+///
+/// # Errors
+/// One of the two.
+pub fn conclude(judged: Result<(), Stop>, written: Result<(), Stop>) -> Result<(), Stop> {
+    if let (Err(_), Err(stop)) = (&judged, &written) {
+        tell(stop);
+    }
+    judged.and(written)
+}
+
 /// The first word of the line that says so in results.
 pub const INTERRUPTED: &str = "interrupted";
 

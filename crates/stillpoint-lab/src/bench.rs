@@ -238,10 +238,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     }
     let written = results.write(&machine, &rows, Beside::rows(&controls), &figures());
     let judged = stopped.map_or_else(|| json::judge(&rows), Err);
-    if let (Err(stop), Err(_)) = (&written, &judged) {
-        output::tell(stop);
-    }
-    judged.and(written).and(reported)
+    results::conclude(judged, written).and(reported)
 }
 
 /// Prints the answer of an experiment, and the tables of its figures; with `verbose`, everything.

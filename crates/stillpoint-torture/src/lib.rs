@@ -57,9 +57,8 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::ResultFlags;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::Machine;
-use stillpoint_harness::output;
 use stillpoint_harness::output::json::Nothing;
-use stillpoint_harness::results::Results;
+use stillpoint_harness::results::{self, Results};
 
 use self::arena::Context;
 use self::findings::{Findings, Watchdog};
@@ -119,9 +118,5 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     report::show(context, &run);
     let written = results.write(&Machine::look(peers), &course.rows(), Nothing {}, FIGURES);
     // What was found is told even if the results cannot be written.
-    let judged = report::judge(context, &run, broken);
-    if let (Err(stop), Err(_)) = (&written, &judged) {
-        output::tell(stop);
-    }
-    judged.and(written)
+    results::conclude(report::judge(context, &run, broken), written)
 }

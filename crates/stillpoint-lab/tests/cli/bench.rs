@@ -1,9 +1,8 @@
 //! Short measurements: the form of the results, not their figures.
 
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::common::{json, run, stderr, stdout, stillpoint};
+use crate::common::{json, run, stderr, stdout, stillpoint, told_by};
 use serde_json::Value;
 
 /// A tiny run of every contender that was built in, over the array. `spread` fits on any machine.
@@ -200,7 +199,7 @@ fn ctrl_c_ends_early_and_prints_what_there_is() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = told_by(&mut child);
     assert!(lines.any(|line| line.contains("round 3 of 1000")), "the third round never began");
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
@@ -221,7 +220,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("there is a shell");
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = told_by(&mut child);
     assert!(lines.any(|line| line.contains("round 3 of 1000")), "the third round never began");
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();

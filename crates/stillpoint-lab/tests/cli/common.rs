@@ -1,6 +1,7 @@
 //! Running the program, and looking at what it says.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output};
 
 use serde_json::Value;
 
@@ -19,6 +20,11 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
 /// Standard output as text.
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("the output is UTF-8")
+}
+
+/// The lines that a running program writes to its standard error, which is a pipe.
+pub(crate) fn told_by(child: &mut Child) -> impl Iterator<Item = String> + use<> {
+    BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap)
 }
 
 /// Standard error as text.

@@ -1,14 +1,13 @@
 //! `stillpoint guest` with a script in the place of QEMU, and without QEMU. Other checks run real guests.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{json, stderr, stdout, stillpoint};
+use crate::common::{json, stderr, stdout, stillpoint, told_by};
 use crate::skip::skipped;
 
 /// The values of `--accel`.
@@ -299,7 +298,7 @@ fn ctrl_c_ends_the_guest_and_keeps_what_there_is() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = told_by(&mut child);
     assert!(lines.any(|line| line.starts_with("overcommit: 2 virtual CPUs")), "the guest never began");
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();

@@ -1,9 +1,8 @@
 //! `bench preempt`: short runs, for the form of the results.
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::common::{json, run, stderr, stdout, stillpoint};
+use crate::common::{json, run, stderr, stdout, stillpoint, told_by};
 use serde_json::Value;
 
 /// A tiny run in the smallest store.
@@ -127,7 +126,7 @@ fn ctrl_c_ends_early_and_prints_what_there_is() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = told_by(&mut child);
     assert!(lines.any(|line| line.contains("round 3 of 1000")), "the third round never began");
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();

@@ -1,7 +1,6 @@
 //! `bench table`: the form of the results, and that huge pages are given back.
 
 use std::alloc::{Layout, alloc, dealloc};
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use stillpoint_harness::machine::proc;
 
-use crate::common::{json, run, stderr, stdout, stillpoint};
+use crate::common::{json, run, stderr, stdout, stillpoint, told_by};
 
 /// The number of huge pages belongs to the machine, so only one test at a time changes it.
 pub(crate) static HUGE_PAGES: Mutex<()> = Mutex::new(());
@@ -408,7 +407,7 @@ fn interrupt(signals: &[Signal]) -> (Option<i32>, Vec<String>, Vec<u8>) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = told_by(&mut child);
     assert!(lines.any(|line| line.contains("1 thread")), "the measurement never began");
     for signal in signals {
         kill_process(Pid::from_child(&child), *signal).unwrap();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint_multicast::signals::{self, SignalError};
-use stillpoint_multicast::Strategy;
+use stillpoint_multicast::{Late, Strategy};
 
 use crate::asleep;
 use crate::child::in_child;
@@ -189,25 +189,30 @@ fn fences_that_fail_leave_one_operation_behind() {
     });
 }
 
+/// The error of a fence beside a registered thread that blocks the signal, and does this over and over.
+fn late_beside(what: impl Fn() + Sync) -> Late {
+    let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _member = signals::join().expect("the signal is free");
+            block(libc::SIGURG, libc::SIG_BLOCK);
+            joined.wait();
+            while !End(&flag).has_come() {
+                what();
+            }
+        });
+        joined.wait();
+        let _ending = Ending(&flag);
+        signals::multicast().unwrap().fence().expect_err("no handler runs")
+    })
+}
+
 /// The thread neither answers nor sleeps.
 #[test]
 fn a_thread_that_computes_with_the_signal_blocked_is_named() {
     in_child("signals::a_thread_that_computes_with_the_signal_blocked_is_named", || {
-        let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let _member = signals::join().expect("the signal is free");
-                block(libc::SIGURG, libc::SIG_BLOCK);
-                joined.wait();
-                while !End(&flag).has_come() {
-                    std::hint::spin_loop();
-                }
-            });
-            joined.wait();
-            let _ending = Ending(&flag);
-            let late = signals::multicast().unwrap().fence().expect_err("the signal is blocked");
-            assert_eq!(late.blocked(), late.threads());
-        });
+        let late = late_beside(std::hint::spin_loop);
+        assert_eq!(late.blocked(), late.threads());
     });
 }
 
@@ -215,22 +220,9 @@ fn a_thread_that_computes_with_the_signal_blocked_is_named() {
 #[test]
 fn a_thread_that_waits_for_the_signal_is_named() {
     or_hang("signals::a_thread_that_waits_for_the_signal_is_named", || {
-        let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let _member = signals::join().expect("the signal is free");
-                block(libc::SIGURG, libc::SIG_BLOCK);
-                joined.wait();
-                while !End(&flag).has_come() {
-                    wait_for(libc::SIGURG, Duration::from_millis(50));
-                }
-            });
-            joined.wait();
-            let _ending = Ending(&flag);
-            let late = signals::multicast().unwrap().fence().expect_err("no handler runs");
-            assert_eq!((late.receivers(), late.threads().len()), (1, 1));
-            assert_eq!(late.blocked(), late.threads());
-        });
+        let late = late_beside(|| wait_for(libc::SIGURG, Duration::from_millis(50)));
+        assert_eq!((late.receivers(), late.threads().len()), (1, 1));
+        assert_eq!(late.blocked(), late.threads());
     });
 }
 

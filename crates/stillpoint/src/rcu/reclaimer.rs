@@ -295,8 +295,8 @@ impl Reclaimer {
     /// reader: what a reader keeps alive stays.
     ///
     /// For occasional calls that need what is ready *now*: each may issue a heavy fence. Without a limit (`usize::MAX`), it takes
-    /// time in proportion to what was left. What it adopts may exceed the limits of this reclaimer. Destructors call [`poll`](Reclaimer::poll) instead, which adopts nothing there: destructors of
-    /// what others have left would nest in them.
+    /// time in proportion to what was left. What it adopts may exceed the limits of this reclaimer. Destructors call
+    /// [`poll`](Reclaimer::poll) instead, which adopts nothing there: destructors of what others have left would nest in them.
     ///
     /// ```
     /// use std::time::Duration;

@@ -283,7 +283,7 @@ impl Core {
         let piece = Piece { first, buckets, made };
         self.construct(&piece);
         let is_next = self.extent.pieces[*pieces].set(piece).is_ok();
-        debug_assert!(is_next, "the caller alone adds pieces");
+        debug_assert!(is_next, "only the caller adds pieces");
         *pieces += 1;
         let rows = self.geometry.rows();
         for bucket in first..first + buckets {
