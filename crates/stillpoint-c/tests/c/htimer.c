@@ -629,6 +629,7 @@ static void child(void)
     CHECK(process >= 0);
     if (process == 0) {
         CHECK(still_htimer_reset_after_fork() == 0);
+        memset(&away, 0, sizeof away); /* the other thread's: at the fork, it may have been taking it in */
         REFUSED(still_htimer_async_add(owner.manager, &away, 1, 0, fire, NULL, 0, tell, NULL), -EPIPE, "ended");
         CHECK(still_htimer_state(&itself) == STILL_HTIMER_IDLE);
         CHECK(still_htimer_async_add(still_htimer_mgr_self(), &itself, 2, 0, fire, NULL, 0, forks, NULL) == 0);
