@@ -19,9 +19,9 @@ pub(super) struct Timed {
     pub(super) helped: usize,
 }
 
-/// The module's way that a contender's name has behind `prefix`.
-pub(super) fn way_of(name: &str, prefix: &str) -> Option<Way> {
-    let named = contender(name).strip_prefix(prefix)?;
+/// The module's way of a contender.
+pub(super) fn way_of(name: &str) -> Option<Way> {
+    let named = contender(name).strip_prefix("module/")?;
     Way::ALL.into_iter().find(|way| way.name() == named)
 }
 
@@ -35,25 +35,20 @@ pub(super) enum Barrier {
 }
 
 impl Barrier {
-    /// The contender of that name; `None` for those of the scenario `readers`.
-    pub(super) fn of(name: &str) -> Result<Option<Self>, String> {
-        let signal = |strategy| Ok(Some(Self::Signal(strategy)));
-        let module = |way| {
-            let device = Device::open().map_err(|error| error.to_string())?;
-            Ok(Some(Self::Module(device, way)))
-        };
-        let name = contender(name);
-        match name {
+    /// The contender of that name.
+    pub(super) fn of(name: &str) -> Result<Self, String> {
+        match contender(name) {
             "syscall" => {
                 let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited);
-                answer.map(|()| Some(Self::Syscall)).map_err(|error| format!("membarrier: {error}"))
+                answer.map(|()| Self::Syscall).map_err(|error| format!("membarrier: {error}"))
             }
-            "mprotect" => {
-                Page::new().map(Self::Mprotect).map(Some).map_err(|error| format!("mprotect: {error}"))
+            "mprotect" => Page::new().map(Self::Mprotect).map_err(|error| format!("mprotect: {error}")),
+            "signal/flat" => Ok(Self::Signal(Strategy::Flat)),
+            "signal/tree" => Ok(Self::Signal(Strategy::Tree)),
+            name => {
+                let way = way_of(name).ok_or_else(|| format!("{name} is no barrier"))?;
+                Device::open().map(|device| Self::Module(device, way)).map_err(|error| error.to_string())
             }
-            "signal/flat" => signal(Strategy::Flat),
-            "signal/tree" => signal(Strategy::Tree),
-            _ => way_of(name, "module/").map_or(Ok(None), module),
         }
     }
 

@@ -15,7 +15,7 @@ use stillpoint_harness::stats::{Distribution, median};
 use stillpoint_multicast_lab::device;
 
 use super::barriers::{Barrier, Timed};
-use super::{Plan, Setting, State, crowd, has_module_behind, readers};
+use super::{Plan, Setting, State, crowd, readers};
 
 /// The fewest barriers in a slice: some take longer than a slice.
 const LEAST: usize = 2;
@@ -25,7 +25,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     plan.cpus.iter().for_each(|&cpu| cpus.set(cpu));
     rustix::thread::sched_setaffinity(None, &cpus)
         .map_err(|error| format!("cannot run on the chosen CPUs: {error}"))?;
-    if plan.contenders.iter().any(|name| has_module_behind(name)) {
+    if plan.on_module {
         device::take_over()?;
     }
     let progress = Progress::new(plan.settings.len());
@@ -82,7 +82,7 @@ impl Round {
 }
 
 fn barriers(plan: &Plan, threads: usize, initiators: usize, state: State) -> Result<Vec<Row>, String> {
-    let barriers = plan.contenders.iter().filter(|name| !name.starts_with("mode/"));
+    let barriers = plan.contenders.iter().filter(|name| *name != readers::SYMMETRIC);
     let names = with_control(barriers.cloned().collect());
     let scenario = if initiators == 1 { "receivers" } else { "initiators" };
     let measure = |name: &String, (): &()| {
@@ -118,8 +118,7 @@ fn slice(
     initiators: usize,
     length: Duration,
 ) -> Result<(Vec<Timed>, Duration), String> {
-    let made: Result<Vec<Option<Barrier>>, String> = (0..initiators).map(|_| Barrier::of(name)).collect();
-    let made: Vec<Barrier> = made?.into_iter().flatten().collect();
+    let made = (0..initiators).map(|_| Barrier::of(name)).collect::<Result<Vec<_>, _>>()?;
     let (line, begin) = (StartingLine::new(initiators), Instant::now());
     let work = |barrier: Barrier| {
         line.wait();

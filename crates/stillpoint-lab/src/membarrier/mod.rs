@@ -2,7 +2,8 @@
 //!
 //! The contenders are the system call, the `mprotect` trick, signals flat and along a tree, and the kernel module where it is
 //! loaded. They are measured against the number of threads, and against the number of concurrent initiators. The third
-//! scenario measures what readers of the library lose when a writer synchronizes at a given rate.
+//! scenario measures what readers of the library lose when a writer synchronizes at a given rate: the system call and the
+//! module's ways are the heavy fence of its domain, beside readers with fences of their own.
 //!
 //! All contenders are measured in one child process, with the same threads, in slices that follow each other in rotated
 //! order. Readers of the library on the module have a second child process, since a process has one back end.
@@ -39,13 +40,7 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "module/tree",
     "module/split",
     "module/hybrid",
-    "mode/asymmetric",
-    "mode/symmetric",
-    "mode/module-smp-call",
-    "mode/module-flat",
-    "mode/module-tree",
-    "mode/module-split",
-    "mode/module-hybrid",
+    readers::SYMMETRIC,
 ];
 
 /// What is varied: the number of threads, the number of initiators, and how often a writer synchronizes.
@@ -73,6 +68,16 @@ enum Setting {
     Readers { per_second: u32 },
 }
 
+impl Setting {
+    /// Whether a contender takes part in it, in the process whose back end is the module, or in the other one.
+    fn has(self, contender: &str, on_module: bool) -> bool {
+        match self {
+            Self::Barriers { .. } => !on_module && contender != readers::SYMMETRIC,
+            Self::Readers { .. } => readers::mode_of(contender, on_module).is_some(),
+        }
+    }
+}
+
 /// What to measure. It travels to the child process as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -82,6 +87,8 @@ pub(crate) struct Plan {
     /// The time of one contender in one round.
     slice: Duration,
     cpus: Vec<usize>,
+    /// Whether the module is the back end of the library in this process.
+    on_module: bool,
 }
 
 /// The number of receivers where the number of initiators is varied.
@@ -91,17 +98,9 @@ const SLICE: Duration = Duration::from_millis(60);
 /// How to get a contender that needs the kernel module.
 fn missing(contender: &str) -> Option<String> {
     let place = device::DEVICE;
-    let needs_it = group(contender) == "module" || has_module_behind(contender);
-    (needs_it && !Path::new(place).exists()).then(|| {
-        format!(
-            "module/* and mode/module-* left out ({place} is not there): load the module as kernel/README.md says"
-        )
+    (group(contender) == "module" && !Path::new(place).exists()).then(|| {
+        format!("module/* left out ({place} is not there): load the module as kernel/README.md says")
     })
-}
-
-/// Whether the module must be the back end of the library, which holds for a whole process.
-fn has_module_behind(contender: &str) -> bool {
-    barriers::way_of(contender, readers::ON_MODULE).is_some()
 }
 
 /// Runs in a child process: there, barriers reach only the threads of the plan.
@@ -120,17 +119,12 @@ impl Plan {
     /// The parts that separate processes measure: most of the plan is one part; readers beside a writer on the module are
     /// another, whose process has the module as its back end.
     fn parts(&self) -> Vec<Self> {
-        let (behind, others) = self.contenders.iter().cloned().partition(|name| has_module_behind(name));
-        let is_of_readers = |setting: &Setting| matches!(setting, Setting::Readers { .. });
-        let on_module = Self {
-            settings: self.settings.iter().copied().filter(is_of_readers).collect(),
-            contenders: behind,
-            ..self.clone()
+        let part = |on_module| {
+            let mut part = Self { on_module, ..self.clone() };
+            part.settings.retain(|setting| part.contenders.iter().any(|name| setting.has(name, on_module)));
+            part
         };
-        let rest = Self { contenders: others, ..self.clone() };
-        let mut parts = vec![rest, on_module];
-        parts.retain(|part| !part.contenders.is_empty() && !part.settings.is_empty());
-        parts
+        [false, true].map(part).into_iter().filter(|part| !part.settings.is_empty()).collect()
     }
 }
 
@@ -181,7 +175,7 @@ impl experiment::Plan for Plan {
         }
         let rounds = length.rounds_or(3, 3, 7);
         let slice = length.slice(rounds, SLICE);
-        Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec() })
+        Ok(Self { settings, contenders, rounds, slice, cpus: cpus.to_vec(), on_module: false })
     }
 
     fn run(&self) -> Result<Measured, Stop> {
@@ -224,15 +218,22 @@ mod tests {
             rounds: 1,
             slice: SLICE,
             cpus: vec![0],
+            on_module: false,
         };
         let parts = plan(CONTENDERS).parts();
         let [rest, on_module] = parts.as_slice() else { panic!("{parts:?}") };
-        assert_eq!(rest.settings.len(), 2);
-        assert!(rest.contenders.iter().any(|name| name == "module/split"));
+        assert!(!rest.on_module && rest.settings.len() == 2);
+        assert!(on_module.on_module);
         assert_eq!(on_module.settings, [Setting::Readers { per_second: 0 }]);
-        assert_eq!(on_module.contenders.len(), device::Way::ALL.len());
-        assert_eq!(rest.contenders.len() + on_module.contenders.len(), CONTENDERS.len());
-        assert_eq!(plan(&["mode/module-tree"]).parts().len(), 1);
-        assert_eq!(plan(&["mode/asymmetric"]).parts().len(), 1);
+        fn of(part: &Plan, setting: usize) -> Vec<&str> {
+            let has = |name: &&String| part.settings[setting].has(name, part.on_module);
+            part.contenders.iter().filter(has).map(String::as_str).collect()
+        }
+        assert_eq!(of(rest, 0), ["syscall", "symmetric"]);
+        assert_eq!(of(rest, 1), CONTENDERS[..CONTENDERS.len() - 1]);
+        assert_eq!(of(on_module, 0).len(), device::Way::ALL.len());
+        assert_eq!(plan(&["module/tree"]).parts().iter().map(|part| part.settings.len()).sum::<usize>(), 2);
+        assert_eq!(plan(&["symmetric"]).parts().len(), 1);
+        assert_eq!(plan(&["mprotect"]).parts()[0].settings.len(), 1);
     }
 }

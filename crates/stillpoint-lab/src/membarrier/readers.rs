@@ -33,14 +33,15 @@ pub(super) const WINDOW: Duration = Duration::from_millis(20);
 /// The fewest windows in a slice in which the writer works.
 const LEAST: usize = 3;
 
-/// The prefix of contenders whose back end is the module; the name of its way follows.
-pub(super) const ON_MODULE: &str = "mode/module-";
+/// The contender whose readers have fences of their own, so that no heavy fence is needed.
+pub(super) const SYMMETRIC: &str = "symmetric";
 
-fn mode_of(name: &str) -> Option<Mode> {
-    match contender(name) {
-        name if way_of(name, ON_MODULE).is_some() => Some(Mode::Asymmetric),
-        "mode/asymmetric" => Some(Mode::Asymmetric),
-        "mode/symmetric" => Some(Mode::Symmetric),
+/// The mode of the readers of a contender, if it takes part: the module's ways where the module is the back end, the others elsewhere.
+pub(super) fn mode_of(name: &str, on_module: bool) -> Option<Mode> {
+    match (contender(name), on_module) {
+        ("syscall", false) => Some(Mode::Asymmetric),
+        (SYMMETRIC, false) => Some(Mode::Symmetric),
+        (name, true) => way_of(name).map(|_| Mode::Asymmetric),
         _ => None,
     }
 }
@@ -107,12 +108,13 @@ impl Windows {
 }
 
 pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> {
-    let names = plan.contenders.iter().filter(|name| mode_of(name).is_some());
+    let mode = |name: &String| mode_of(name, plan.on_module);
+    let names = plan.contenders.iter().filter(|name| mode(name).is_some());
     let names = with_control(names.cloned().collect());
-    let modes: Vec<(&String, Mode)> = names.iter().filter_map(|name| Some((name, mode_of(name)?))).collect();
+    let modes: Vec<(&String, Mode)> = names.iter().filter_map(|name| Some((name, mode(name)?))).collect();
     let work = |domain: &Domain, begin| synchronize(domain, per_second, begin);
     let slice = |&(name, mode): &(&String, Mode), _: &()| {
-        let Some(way) = way_of(name, ON_MODULE) else { return slice(mode, plan, work) };
+        let Some(way) = way_of(name) else { return slice(mode, plan, work) };
         device::prefer(way);
         let told = || Device::open().and_then(|device| device.info()).map_err(|error| error.to_string());
         let before = told()?;
@@ -160,12 +162,12 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [at(0.25), median(values.clone()), at(0.75)]
 }
 
-/// Adds to each row how much more its readers lose than those of the mode that uses the system call, at the same frequency.
+/// Adds to each row how much more its readers lose than those beside the system call, at the same frequency.
 pub(super) fn relate(rows: &mut [Row]) {
     let kept = |row: &Row| Some(1.0 - row.metric("reader_loss_percent")? / 100.0);
     let standard: Vec<(Value, f64)> = rows
         .iter()
-        .filter(|row| row.contender == "mode/asymmetric")
+        .filter(|row| row.scenario == "readers" && row.contender == "syscall")
         .filter_map(|row| Some((row.params["synchronize_per_s"].clone(), kept(row)?)))
         .collect();
     for row in rows.iter_mut().filter(|row| row.scenario == "readers") {

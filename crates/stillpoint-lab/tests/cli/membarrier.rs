@@ -59,7 +59,7 @@ fn readers_are_compared_with_those_of_a_writer_that_does_nothing() {
     let arguments = [&["bench", "membarrier", "--scenarios", "readers", "--json"][..], &length].concat();
     let result = json(&run(&arguments));
     let rows = result["rows"].as_array().unwrap();
-    for name in ["mode/symmetric", "mode/asymmetric (again)"] {
+    for name in ["symmetric", "syscall (again)"] {
         for wanted in [Value::from(0), 1000.into(), "most".into()] {
             let row = rows
                 .iter()
@@ -105,7 +105,7 @@ fn a_contender_that_is_not_here_is_told() {
     if std::path::Path::new("/dev/stillpoint_membarrier").exists() {
         return crate::skip::skipped("the module is loaded");
     }
-    for contender in ["module/split", "mode/module-tree"] {
+    for contender in ["module/split", "module/tree"] {
         let output = run(&tiny(&["--contenders", contender]));
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains("load the module"), "{}", stderr(&output));

@@ -214,9 +214,8 @@ const ARGUMENTS: &str = "bench membarrier --scenarios readers,receivers,initiato
 /// Runs it, and returns the counts of each way.
 pub(super) fn bench() -> Result<Vec<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let modes = Way::ALL.map(|way| format!(",mode/module-{}", way.name())).concat();
     let done = Command::new(program)
-        .args(format!("{ARGUMENTS}{modes}").split_whitespace())
+        .args(ARGUMENTS.split_whitespace())
         .output()
         .map_err(|error| format!("bench membarrier: {error}"))?;
     if !done.status.success() {
@@ -230,17 +229,16 @@ pub(super) fn bench() -> Result<Vec<String>, String> {
 /// The counts of the rows of a way, on a machine with this many other CPUs.
 fn line(rows: &[Value], way: Way, others: u32) -> Result<String, String> {
     let name = way.name();
-    let of = |scenario: &'static str, name: String| {
-        let is_of = move |row: &&Value| {
-            row["scenario"] == scenario && row["contender"].as_str().map(contender) == Some(&name)
-        };
-        rows.iter().filter(is_of)
+    let full = format!("module/{name}");
+    let of = |scenario| {
+        let is_of = |row: &&Value| row["contender"].as_str().map(contender) == Some(&full);
+        rows.iter().filter(is_of).filter(move |row| row["scenario"] == scenario)
     };
     let metric = |row: &Value, metric: &str| row["metrics"][metric].as_f64().unwrap_or(0.0);
     let (mut sections, mut synchronizations, mut fences, mut barriers) = (0.0, 0.0, 0.0, 0.0);
     let (mut interrupts, mut depths) = (0.0, 0.0);
     let mut count = 0;
-    for row in of("readers", format!("mode/module-{name}")) {
+    for row in of("readers") {
         let (read, done) = (metric(row, "sections"), metric(row, "synchronizations"));
         if read == 0.0 || (done > 0.0) != (row["params"]["synchronize_per_s"] != 0) {
             return Err(format!("readers: {name}: {read} sections beside {done} synchronizations: {row}"));
@@ -256,13 +254,11 @@ fn line(rows: &[Value], way: Way, others: u32) -> Result<String, String> {
     }
     let (interrupts, depth) = (interrupts / barriers, depths / barriers);
     let deepest = f64::from(strategy(way).shape(others).depth);
-    let timed = |scenario| {
-        of(scenario, format!("module/{name}")).filter(|row| metric(row, "latency_us_p50") > 0.0).count()
-    };
+    let timed = |scenario| of(scenario).filter(|row| metric(row, "latency_us_p50") > 0.0).count();
     let (receivers, initiators) = (timed("receivers"), timed("initiators"));
     let line = format!(
         "{name}: {sections} sections of readers beside {synchronizations} synchronizations in {count} rows, \
-         {fences} heavy fences by {barriers} barriers of {interrupts:.2} interrupts and a depth of {depth:.2}; module/{name} in {receivers} rows of \
+         {fences} heavy fences by {barriers} barriers of {interrupts:.2} interrupts and a depth of {depth:.2}; {full} in {receivers} rows of \
          receivers, {initiators} of initiators"
     );
     let is_whole = count > 0 && synchronizations > 0.0 && fences > 0.0 && barriers >= fences;
@@ -305,10 +301,10 @@ mod tests {
         };
         let timed = |scenario: &str| json!({ "scenario": scenario, "contender": "module/tree", "metrics": { "latency_us_p50": 3.5 } });
         vec![
-            readers("mode/module-tree", 0.into(), 1000, 0, 0.0),
-            readers("mode/module-tree", 1000.into(), 2000, 10, 3.0),
-            readers("mode/module-tree (again)", "most".into(), 3000, 30, 2.0),
-            readers("mode/module-flat", "most".into(), 9000, 90, 1.0),
+            readers("module/tree", 0.into(), 1000, 0, 0.0),
+            readers("module/tree", 1000.into(), 2000, 10, 3.0),
+            readers("module/tree (again)", "most".into(), 3000, 30, 2.0),
+            readers("module/flat", "most".into(), 9000, 90, 1.0),
             timed("receivers"),
             timed("initiators"),
         ]
