@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches, Subcommand, ValueEnum};
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::{self, Control};
@@ -86,9 +87,54 @@ fn offers(asked: Experiment) -> impl Iterator<Item = &'static Offer> {
     EXPERIMENTS.iter().filter(move |offer| [offer.experiment, Experiment::All].contains(&asked))
 }
 
-/// The arguments of `stillpoint bench`, with the names of all contenders and scenarios. Its help shows those of this experiment,
-/// and the options that the experiment has.
-pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Command {
+/// What `stillpoint bench` is asked for: a subcommand for each experiment.
+#[derive(Debug)]
+pub(crate) struct Asked(pub(crate) BenchArgs);
+
+impl FromArgMatches for Asked {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let named = |(name, matches)| Some((Experiment::from_str(name, false).ok()?, matches));
+        let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
+        let (experiment, matches) = matches.subcommand().and_then(named).ok_or_else(missing)?;
+        Ok(Self(BenchArgs { experiment, ..BenchArgs::from_arg_matches(matches)? }))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Asked {
+    fn augment_subcommands(command: clap::Command) -> clap::Command {
+        command
+            .arg_required_else_help(false)
+            .subcommand_value_name("EXPERIMENT")
+            .subcommand_help_heading("Experiments")
+            .subcommands(Experiment::value_variants().iter().copied().map(arguments))
+    }
+
+    fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Experiment::from_str(name, false).is_ok()
+    }
+}
+
+#[cfg(test)]
+impl BenchArgs {
+    /// Reads the arguments that follow `stillpoint bench`.
+    pub(crate) fn read(line: &str) -> Self {
+        let command = Asked::augment_subcommands(clap::Command::new("bench"));
+        let arguments = std::iter::once("bench").chain(line.split_whitespace());
+        Asked::from_arg_matches(&command.get_matches_from(arguments)).unwrap().0
+    }
+}
+
+/// The command for an experiment, with its scenarios, its contenders, and the options that it has.
+fn arguments(shown: Experiment) -> clap::Command {
     let contenders = |asked| names_and_groups(offers(asked).flat_map(|offer| (offer.contenders)()));
     let scenarios = |asked| offers(asked).flat_map(|offer| offer.scenarios).copied().collect::<Vec<_>>();
     let options = |asked| offers(asked).flat_map(|offer| offer.options).copied().collect::<Vec<_>>();
@@ -101,7 +147,9 @@ pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Comm
         PossibleValuesParser::new(all.into_iter().map(value))
     };
     let is_one = shown != Experiment::All;
-    let command = command
+    let value = shown.to_possible_value().expect("no experiment is skipped");
+    let command = BenchArgs::augment_args(clap::Command::new(shown.name()))
+        .about(value.get_help().cloned().unwrap_or_default())
         .mut_arg("contenders", |arg| {
             let values = values(contenders(Experiment::All), contenders(shown));
             arg.value_parser(values).hide_possible_values(!is_one)
@@ -110,13 +158,6 @@ pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Comm
             let arg = arg.value_parser(values(scenarios(Experiment::All), scenarios(shown)));
             if is_one { arg.help("Scenarios, or operations to measure [default: all]") } else { arg }
         });
-    let command = match shown.to_possible_value().filter(|_| is_one) {
-        Some(value) => command
-            .about(value.get_help().cloned().unwrap_or_default())
-            .override_usage(format!("stillpoint bench {} [OPTIONS]", value.get_name()))
-            .mut_arg("experiment", |arg| arg.hide(true)),
-        None => command,
-    };
     let time =
         |of: &str| format!("Time to measure for each row of {of}, over all its rounds, such as 2s or 500ms");
     let command = command.mut_arg("duration", |arg| match offers(shown).next() {
@@ -129,8 +170,10 @@ pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Comm
     others.fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)))
 }
 
-/// An error if an option belongs to other experiments only. `is_given` says whether it is on the command line.
-pub(crate) fn check_options(experiment: Experiment, is_given: impl Fn(&str) -> bool) -> Result<(), Stop> {
+/// An error if an option belongs to other experiments only.
+pub(crate) fn check_options(experiment: &str, given: &ArgMatches) -> Result<(), Stop> {
+    let experiment = Experiment::from_str(experiment, false).map_err(Stop::usage)?;
+    let is_given = |option: &str| given.value_source(option) == Some(ValueSource::CommandLine);
     let here: Vec<&str> = offers(experiment).flat_map(|offer| offer.options).copied().collect();
     let mut others =
         EXPERIMENTS.iter().flat_map(|offer| offer.options).filter(|option| !here.contains(option));

@@ -4,15 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::output::{say, tell};
 use stillpoint_multicast_lab::{module, simulate};
 
-use crate::experiment::{BenchArgs, Experiment};
 use crate::{bench, doctor, guest, report};
 
 /// Measures and tests stillpoint (reclamation, tables, timers, pools, fences) beside liburcu, DPDK and others
@@ -31,7 +29,8 @@ pub(crate) enum Command {
     /// Show what this machine offers, and what each missing feature costs
     Doctor(doctor::Options),
     /// Measure an experiment and print its tables
-    Bench(BenchArgs),
+    #[command(subcommand)]
+    Bench(bench::Asked),
     /// Test the library under stress, or show that a broken variant of it is caught
     Torture(stillpoint_torture::Options),
     /// Measure in virtual machines with more virtual CPUs than the host has CPUs
@@ -66,27 +65,18 @@ pub(crate) struct ManArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// The command line. The help of `bench` is that of this experiment.
-fn command(shown: Experiment) -> clap::Command {
-    Cli::command().mut_subcommand("bench", |command| bench::arguments(command, shown))
-}
-
 /// Parses the arguments; the first one is the name of the program.
 pub(crate) fn read<T: Into<OsString> + Clone>(
     arguments: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
-    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-    let named = |word: &OsString| Experiment::from_str(word.to_str()?, false).ok();
-    let shown = arguments.iter().skip(1).find_map(named).unwrap_or(Experiment::All);
-    let mut command = command(shown);
+    let mut command = Cli::command();
     let matches = command.try_get_matches_from_mut(arguments)?;
-    if let Some(bench) = matches.subcommand_matches("bench") {
-        let is_given = |option: &str| bench.value_source(option) == Some(ValueSource::CommandLine);
-        let experiment = bench.get_one::<Experiment>("experiment").copied().unwrap_or(shown);
-        if let Err(stop) = bench::check_options(experiment, is_given) {
-            let bench = command.find_subcommand_mut("bench").expect("the arguments have it");
-            return Err(bench.error(clap::error::ErrorKind::ArgumentConflict, stop));
-        }
+    if let Some((name, given)) = matches.subcommand_matches("bench").and_then(ArgMatches::subcommand)
+        && let Err(stop) = bench::check_options(name, given)
+    {
+        let path = ["bench", name];
+        let asked = path.iter().try_fold(&mut command, |command, name| command.find_subcommand_mut(name));
+        return Err(asked.expect("the arguments have it").error(ErrorKind::ArgumentConflict, stop));
     }
     Cli::from_arg_matches(&matches)
 }
@@ -117,6 +107,7 @@ fn one_line(error: &clap::Error) -> String {
         ContextValue::Strings(names) => names.last().cloned(),
         _ => None,
     });
+    let is_unknown = error.kind() == ErrorKind::InvalidSubcommand;
     let error = error.to_string();
     let mut line = error
         .lines()
@@ -135,8 +126,16 @@ fn one_line(error: &clap::Error) -> String {
     }
     let usage = error.lines().find_map(|line| line.trim().strip_prefix("Usage: "));
     if let Some(usage) = usage.filter(|_| !line.contains("[possible values")) {
-        let command = usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-']));
-        line += &format!(" (see `{} --help`)", command.collect::<Vec<_>>().join(" "));
+        let path: Vec<&str> =
+            usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
+        if is_unknown {
+            let all = Cli::command();
+            let here = path.iter().skip(1).try_fold(&all, |command, name| command.find_subcommand(name));
+            let names = here.into_iter().flat_map(clap::Command::get_subcommands);
+            let names = names.filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
+            line += &format!(" [possible names: {}]", names.collect::<Vec<_>>().join(", "));
+        }
+        line += &format!(" (see `{} --help`)", path.join(" "));
     }
     if let Some(meant) = meant {
         line += &format!("; did you mean '{meant}'?");
@@ -147,7 +146,7 @@ fn one_line(error: &clap::Error) -> String {
 /// Prints the completions for a shell.
 pub(crate) fn completions(args: &CompletionsArgs) {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command(Experiment::All), "stillpoint", &mut script);
+    clap_complete::generate(args.shell, &mut Cli::command(), "stillpoint", &mut script);
     say(String::from_utf8_lossy(&script).trim_end());
 }
 
@@ -155,7 +154,7 @@ pub(crate) fn completions(args: &CompletionsArgs) {
 pub(crate) fn man(args: &ManArgs) -> Result<(), Stop> {
     let folder = args.folder.display();
     std::fs::create_dir_all(&args.folder)
-        .and_then(|()| clap_mangen::generate_to(command(Experiment::All), &args.folder))
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder))
         .map_err(|error| Stop::usage(format!("cannot write the manual pages to {folder}: {error}")))?;
     say(format!("the manual pages are in {folder}: man -l {folder}/stillpoint.1"));
     Ok(())
@@ -167,15 +166,13 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        for experiment in Experiment::value_variants() {
-            command(*experiment).debug_assert();
-        }
+        Cli::command().debug_assert();
     }
 
     #[test]
     fn commands_that_the_book_names_are_read() {
         let page = include_str!("../../../docs/guide/published-works.md");
-        let all = command(Experiment::All);
+        let all = Cli::command();
         let is_command =
             |words: &&str| words.split(' ').next().is_some_and(|first| all.find_subcommand(first).is_some());
         let commands: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_command).collect();
@@ -201,7 +198,12 @@ mod tests {
             flag,
             "error: unexpected argument '--nothing' found (see `stillpoint bench micro --help`)"
         );
-        assert_eq!(line("dance"), "error: unrecognized subcommand 'dance' (see `stillpoint --help`)");
+        let dance = line("dance");
+        assert!(
+            dance.starts_with("error: unrecognized subcommand 'dance' [possible names: doctor, bench, "),
+            "{dance}"
+        );
+        assert!(dance.ends_with("] (see `stillpoint --help`)") && !dance.contains("inside"), "{dance}");
         for (words, meant) in [
             ("bench reclam", "'reclaim'?"),
             ("bench reclaim --scenarios own-cor", "'own-core'?"),
@@ -213,7 +215,7 @@ mod tests {
             assert!(line(words).ends_with(&format!("; did you mean {meant}")), "{}", line(words));
         }
         assert!(
-            read(["stillpoint", "bench", "--report", "table", "membarrier", "--initiators", "2"]).is_ok()
+            read(["stillpoint", "bench", "membarrier", "--report", "table", "--initiators", "2"]).is_ok()
         );
         assert_eq!(
             line("bench reclaim --initiators 2"),

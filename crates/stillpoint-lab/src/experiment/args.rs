@@ -51,7 +51,8 @@ stillpoint_harness::named!(pub(crate) Experiment);
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure
+    /// What to measure: the name of the subcommand
+    #[arg(skip = Experiment::All)]
     pub(crate) experiment: Experiment,
 
     #[command(flatten)]
@@ -128,17 +129,6 @@ pub(crate) struct BenchArgs {
 
     #[command(flatten)]
     pub(crate) results: ResultFlags,
-}
-
-#[cfg(test)]
-impl BenchArgs {
-    /// Reads the arguments that follow `stillpoint bench`.
-    pub(crate) fn read(line: &str) -> Self {
-        use clap::FromArgMatches;
-        let arguments = std::iter::once("bench").chain(line.split_whitespace());
-        let command = Self::augment_args(clap::Command::new("bench"));
-        Self::from_arg_matches(&command.get_matches_from(arguments)).unwrap()
-    }
 }
 
 /// How much of its time a reader is inside a section.

@@ -31,7 +31,7 @@ fn unknown_names_are_refused_with_the_valid_ones() {
     );
     refused(&["bench", "reclaim", "--frobnicate"], &["--frobnicate", "stillpoint bench reclaim --help"]);
     refused(&["dance"], &["'dance'", "stillpoint --help"]);
-    refused(&["bench"], &["<EXPERIMENT>", "stillpoint bench --help"]);
+    refused(&["bench"], &["requires a subcommand", "reclaim", "stillpoint bench --help"]);
 }
 
 #[test]
