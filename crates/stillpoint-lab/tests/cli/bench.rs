@@ -133,6 +133,7 @@ fn a_file_gets_the_json_and_the_terminal_the_tables() {
 fn the_same_seed_is_accepted_and_another_order_of_flags_too() {
     let output = run(&[
         "bench",
+        "reclaim",
         "--seed",
         "7",
         "--json=-",
@@ -142,7 +143,6 @@ fn the_same_seed_is_accepted_and_another_order_of_flags_too() {
         "--rounds=1",
         "--readers=1",
         "--contenders=stillpoint/protected",
-        "reclaim",
     ]);
     assert_eq!(json(&output)["rows"][0]["contender"], "stillpoint/protected");
 }

@@ -69,7 +69,7 @@ fn every_command_has_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(&["man", &folder.path().to_string_lossy()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    for page in ["stillpoint.1", "stillpoint-bench.1", "stillpoint-doctor.1"] {
+    for page in ["stillpoint.1", "stillpoint-bench.1", "stillpoint-bench-pool.1", "stillpoint-doctor.1"] {
         let text = std::fs::read_to_string(folder.path().join(page))
             .unwrap_or_else(|error| panic!("{page}: {error}"));
         assert!(text.contains(".SH"), "{page}");
@@ -78,8 +78,12 @@ fn every_command_has_a_manual_page() {
 
 #[test]
 fn help_goes_to_standard_output_and_is_no_error() {
-    let output = run(&["bench", "--help"]);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(stdout(&output).contains("--contenders"));
+    for (command, part) in
+        [(&["bench", "--help"][..], "membarrier"), (&["bench", "micro", "--help"], "--contenders")]
+    {
+        let output = run(command);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stdout(&output).contains(part), "{part}");
+    }
     assert_eq!(run(&[]).status.code(), Some(2), "no command at all is a wrong usage");
 }
