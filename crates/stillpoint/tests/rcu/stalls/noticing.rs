@@ -2,13 +2,16 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::mpsc;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
+use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, Reclaimer};
 
 use super::{until, while_pinned, Reports, THRESHOLD};
+use crate::modes::modes;
 use crate::{LONG, SHORT};
 
 /// A reader is in the way while `notice` runs. There should be one report.
@@ -157,4 +160,40 @@ fn not_for_protected_loads() {
     reclaimer.flush_timeout(LONG).expect("nothing is held");
     assert_eq!((domain.stats().pinned, domain.stats().pending), (0, 0));
     assert_eq!(reports.all(), []);
+}
+
+/// The fence for a silent reader is an hour away; the region is in the way now.
+#[test]
+fn a_region_is_reported_although_the_fence_for_another_reader_is_put_off() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    for mode in modes().filter(|&mode| mode != Mode::Symmetric) {
+        let reports = Reports::default();
+        let domain = reports.of_domain(THRESHOLD).fence(mode).build().expect("the mode was probed");
+        let mut reclaimer = domain.reclaimer_builder().batch(usize::MAX).fence_interval(HOUR).build();
+        let cell = domain.cell(0);
+        let (go_on, next) = mpsc::channel::<()>();
+        let (done, is_done) = mpsc::channel();
+        thread::scope(|scope| {
+            let domain = &domain;
+            scope.spawn(move || {
+                let reader = domain.reader();
+                drop(reader.pin());
+                done.send(()).expect("the test waits for it");
+                let _ = next.recv();
+            });
+            is_done.recv().expect("the thread runs");
+            // The first fence, for the thread that sleeps. From now on, it is the first that is looked at.
+            reclaimer.retire(cell.replace(1).expect("it holds a value")).expect("there is room");
+            until(|| (reclaimer.poll() == 1).then_some(()));
+            while_pinned(domain, |_done| {
+                reclaimer.retire(cell.replace(2).expect("it holds a value")).expect("there is room");
+                let report = until(|| {
+                    assert_eq!(reclaimer.poll(), 0);
+                    reports.all().pop()
+                });
+                assert_eq!(report.thread_name.as_deref(), Some("sleepy"));
+            });
+            drop(go_on);
+        });
+    }
 }
