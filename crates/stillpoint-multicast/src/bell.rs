@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::engine::Core;
 use super::signal;
 use super::transport::Transport;
+use stillpoint_sys::linux::Errno;
 
 /// The service of the process, started once.
 #[derive(Debug)]
@@ -46,13 +47,8 @@ impl Transport for Signals {
 
 /// The signal handler. The signal may also come from elsewhere.
 pub(super) extern "C" fn answer(_signal: libc::c_int) {
-    // SAFETY: the address belongs to the calling thread, and is valid.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the address belongs to the calling thread, and is valid.
-    let before = unsafe { *errno };
+    let _errno = Errno::new();
     if let Some(service) = started() {
         service.core.serve_thread(stillpoint_sys::linux::thread_id());
     }
-    // SAFETY: the address belongs to the calling thread, and is valid.
-    unsafe { *errno = before };
 }

@@ -1,6 +1,7 @@
 //! The edge to Linux.
 
 mod cancel;
+mod errno;
 mod futex;
 pub mod page_map;
 #[cfg(not(stillpoint_loom))]
@@ -15,6 +16,7 @@ mod skip;
 mod thread;
 
 pub use cancel::Uncancelled;
+pub use errno::Errno;
 pub use futex::{wait, wake, wake_all};
 pub use thread::{look_at_thread, thread_handle, thread_id, time, yield_cpu};
 

@@ -83,7 +83,9 @@ impl Mapping {
         }
         if now {
             allow_huge(mapping.start, mapping.bytes);
-            populate(mapping.start, mapping.bytes);
+            if !populate(mapping.start, mapping.bytes) {
+                return None;
+            }
         }
         Some(mapping)
     }
@@ -146,20 +148,48 @@ pub unsafe fn discard(start: NonNull<u8>, bytes: usize) {
     unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
 }
 
-/// Asks for all pages at once.
-fn populate(start: NonNull<u8>, bytes: usize) {
+/// Asks for all pages at once. False if the kernel has no memory for them: to touch one might never return, or be a signal.
+fn populate(start: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the advice changes no contents.
-    if unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0 {
-        return;
+    match outcome(unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0) {
+        Ok(()) => return true,
+        Err(libc::ENOMEM | libc::EFAULT | libc::EHWPOISON) => return false,
+        // Linux before 5.14 does not know the advice: touch the pages.
+        Err(_) => (),
     }
-    // Linux before 5.14 does not know the advice: touch the pages.
     for offset in (0..bytes).step_by(SMALL) {
         // SAFETY: within the mapping, which is not shared yet, and holds zeroes.
         unsafe { start.as_ptr().add(offset).write_volatile(0) };
     }
+    true
 }
 
-/// Rounds up to whole small pages.
+/// Rounds up to whole pages, since only they can be given back.
 fn rounded(bytes: usize) -> Option<usize> {
-    bytes.checked_next_multiple_of(SMALL)
+    let page = if cfg!(target_arch = "x86_64") {
+        SMALL
+    } else {
+        // SAFETY: the function has no preconditions.
+        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(SMALL).max(SMALL)
+    };
+    bytes.checked_next_multiple_of(page)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_the_kernel_cannot_make_are_not_touched() {
+        // Behind the end of an empty file there is nothing, and a touch is a signal.
+        // SAFETY: the name ends with zero.
+        let file = unsafe { libc::memfd_create(c"empty".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(file >= 0);
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let raw = unsafe { libc::mmap(ptr::null_mut(), SMALL, ACCESS, libc::MAP_PRIVATE, file, 0) };
+        assert!(raw != libc::MAP_FAILED && !populate(NonNull::new(raw).unwrap().cast(), SMALL));
+        unmap(raw.cast(), SMALL);
+        // SAFETY: only this test has the file.
+        unsafe { libc::close(file) };
+    }
 }

@@ -4,12 +4,14 @@
 mod door;
 mod inbox;
 mod lasting;
+mod patience;
 mod place;
 mod try_lock;
 
 pub use door::Door;
 pub use inbox::{Inbox, Message, Messages};
 pub use lasting::Lasting;
+pub use patience::Patience;
 pub use place::Place;
 pub use try_lock::{Locked, TryLock};
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicBool, Ordering};
-use super::UnsafeCell;
+use super::{Patience, UnsafeCell};
 use crate::busted::unless;
 use busted::Variant;
 
@@ -17,9 +17,6 @@ mod busted {
         FreeUnseen = "free-unseen": "A thread that finds the lock free, by a relaxed load, does not see what its last holder did.",
     }
 }
-
-/// Spins of a waiter before it yields its core: a holder that runs has finished by then.
-const SPINS: u32 = 128;
 
 /// A value that one thread at a time may use.
 #[derive(Debug, Default)]
@@ -47,19 +44,15 @@ impl<T> TryLock<T> {
         answer.is_ok().then(|| Locked { lock: self, value: PhantomData })
     }
 
-    /// The value, once no other thread has it. Only for locks that are held for a few instructions.
+    /// The value, once no other thread has it. Only for locks that are held for short work.
     #[inline]
     pub fn lock(&self) -> Locked<'_, T> {
-        let mut turns = 0;
+        let mut patience = Patience::default();
         loop {
             if let Some(locked) = self.try_lock() {
                 return locked;
             }
-            super::spin();
-            turns += 1;
-            if turns % SPINS == 0 {
-                std::thread::yield_now();
-            }
+            patience.turn();
         }
     }
 
@@ -136,6 +129,27 @@ mod tests {
         drop(locked);
         assert!(!lock.is_locked());
         assert_eq!(*lock.try_lock().unwrap(), 2);
+    }
+
+    /// A holder without a real-time priority gets the core of a waiter that has one only while the waiter sleeps.
+    #[cfg(all(target_os = "linux", not(any(miri, stillpoint_portable))))]
+    #[test]
+    fn a_waiter_sleeps_in_the_end() {
+        let lock = TryLock::new(());
+        let locked = lock.try_lock().unwrap();
+        let (told, id) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                told.send(crate::linux::thread_id()).unwrap();
+                drop(lock.lock());
+            });
+            let stat = format!("/proc/self/task/{}/stat", id.recv().unwrap());
+            // Until then, it runs or is ready to.
+            while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+                std::thread::yield_now();
+            }
+            drop(locked);
+        });
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! mapping there. So huge pages are first requested elsewhere, and ordinary pages need no new mapping. Addresses
 //! that may have been lost nevertheless are never accessed again.
 
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -177,13 +177,15 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
         // SAFETY: the advice changes no contents.
         unsafe { libc::madvise(begin.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) == 0 }
     };
+    // The kernel may have made one mapping of this part and the one before it.
+    let before = if advised { huge_kib(begin) } else { 0 };
     let answer = bind(begin, bytes, want.node).and_then(|()| populate(begin, bytes).map_err(memory));
     if let Err(refusal) = answer {
         // SAFETY: filled just now, and nothing uses it.
         unsafe { withdraw(begin, bytes) };
         return Err(refusal);
     }
-    Ok(if advised && has_huge_pages(begin) { Made::Transparent } else { Made::Small })
+    Ok(if advised && huge_kib(begin) > before { Made::Transparent } else { Made::Small })
 }
 
 /// Turns the part into addresses without memory again.
@@ -236,15 +238,17 @@ fn holds(line: &str, address: usize) -> Option<bool> {
     Some((from..to).contains(&address))
 }
 
-/// Whether the kernel has put huge pages into the mapping at `begin`: `AnonHugePages` in `/proc/self/smaps`.
-fn has_huge_pages(begin: NonNull<u8>) -> bool {
+/// How much of the mapping at `begin` the kernel has in huge pages, in KiB: `AnonHugePages` in `/proc/self/smaps`. Reads no further, since
+/// the kernel walks the pages of each mapping that is read.
+fn huge_kib(begin: NonNull<u8>) -> u64 {
     // An allocation of a program in C may come here, and its cancellation would unwind through it.
     let _whole = Uncancelled::new();
-    let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return false };
+    let Ok(file) = std::fs::File::open("/proc/self/smaps") else { return 0 };
     let address = begin.as_ptr().addr();
-    let mut lines = text.lines().skip_while(|line| holds(line, address) != Some(true));
-    let figure = lines.find_map(|line| line.strip_prefix("AnonHugePages:"));
-    figure.and_then(|figure| figure.split_whitespace().next()?.parse::<u64>().ok()).is_some_and(|kib| kib > 0)
+    let lines = BufReader::new(file).lines().map_while(Result::ok);
+    let mut lines = lines.skip_while(|line| holds(line, address) != Some(true));
+    let figure = lines.find(|line| line.starts_with("AnonHugePages:"));
+    figure.and_then(|figure| figure.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(all(test, not(miri)))]

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::ptr;
 
-use crate::linux::outcome;
 use crate::linux::thread::{processor_time, thread_id, Stat};
+use crate::linux::{outcome, Errno};
 
 use super::{Finding, Way};
 
@@ -83,8 +83,9 @@ impl Subject {
     }
 
     /// Restores the scheduling from before. Does nothing for a thread that has ended. An error means that the caller may not
-    /// restore, and the thread itself must.
+    /// restore, and the thread itself must. Leaves `errno` as it was: a reader may leave its region in a signal handler.
     pub fn restore(&self, before: &Before) -> Result<(), i32> {
+        let _errno = Errno::new();
         if self.has_ended()? {
             return Ok(());
         }
@@ -153,28 +154,31 @@ pub fn probe_realtime() -> Result<Way, i32> {
     Ok(Way::Realtime)
 }
 
+// The three calls below as the kernel has them, by `syscall(2)`: musl refuses them, as POSIX would have them act on whole processes. The
+// kernel's `struct sched_param` is one `int`.
+
 /// `int sched_getscheduler(pid_t pid)`, with `SCHED_RESET_ON_FORK` if it is set.
 fn policy(tid: libc::pid_t) -> Result<i32, i32> {
     // SAFETY: no pointers are passed.
-    let policy = unsafe { libc::sched_getscheduler(tid) };
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) };
     outcome(policy != -1)?;
-    Ok(policy)
+    Ok(policy as i32)
 }
 
 /// `int sched_getparam(pid_t pid, struct sched_param *param)`
 fn priority(tid: libc::pid_t) -> Result<i32, i32> {
-    let mut parameter = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel writes the structure.
-    outcome(unsafe { libc::sched_getparam(tid, &raw mut parameter) } == 0)?;
-    Ok(parameter.sched_priority)
+    let mut priority: libc::c_int = 0;
+    // SAFETY: the kernel writes the integer.
+    outcome(unsafe { libc::syscall(libc::SYS_sched_getparam, tid, &raw mut priority) } == 0)?;
+    Ok(priority)
 }
 
 /// `int sched_setscheduler(pid_t pid, int policy, const struct sched_param *param)`: unlike `sched_setattr(2)`, it
 /// leaves the nice value and the slice of an ordinary thread alone.
 fn set_policy(tid: libc::pid_t, policy: i32, priority: i32) -> Result<(), i32> {
-    let parameter = libc::sched_param { sched_priority: priority };
-    // SAFETY: the kernel reads the structure.
-    outcome(unsafe { libc::sched_setscheduler(tid, policy, &raw const parameter) } == 0)
+    let priority: libc::c_int = priority;
+    // SAFETY: the kernel reads the integer.
+    outcome(unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const priority) } == 0)
 }
 
 /// `int sched_getaffinity(pid_t pid, size_t cpusetsize, cpu_set_t *mask)`

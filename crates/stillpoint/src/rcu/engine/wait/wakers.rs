@@ -28,14 +28,11 @@ use crate::frames::{self, Frame, Kind};
 use crate::rcu::orders;
 use stillpoint_sys::panics;
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
-use stillpoint_sys::sync::{spin, UnsafeCell};
+use stillpoint_sys::sync::{Patience, UnsafeCell};
 use stillpoint_sys::work;
 
 /// Most wakers that one call wakes.
 pub(crate) const SHARE: usize = if cfg!(stillpoint_loom) { 2 } else { 8 };
-
-/// Spins of a future before it yields its core: a holder that runs has finished by then.
-const SPINS: u32 = 128;
 
 /// In `word`: a thread is at the lists.
 const LOCKED: u32 = 1;
@@ -132,13 +129,9 @@ impl Wakers {
     }
 
     fn lock(&self) {
-        let mut tries = 0;
+        let mut patience = Patience::default();
         while !self.try_lock() {
-            spin();
-            tries += 1;
-            if tries % SPINS == 0 && !cfg!(stillpoint_loom) {
-                std::thread::yield_now();
-            }
+            patience.turn();
         }
     }
 
