@@ -31,8 +31,6 @@ const LONGEST_BETWEEN_STARTS: Duration = Duration::from_micros(50);
 const ALL_AWAY: u64 = 1;
 /// The most that a writer waits for a silent reader before it issues a heavy fence.
 const LONGEST_PATIENCE: Duration = Duration::from_micros(200);
-/// A fence that comes this soon may hide a region for so long.
-const SOON: Duration = Duration::from_millis(1);
 /// Number of heavy fences whose times are kept.
 const TIMED: usize = 8;
 
@@ -209,7 +207,7 @@ impl Protocol {
     /// Not inlined: a caller that finds the token over would save registers for it.
     #[inline(never)]
     fn check_records(&self, token: u64) -> Result<Grace<'_>, FenceError> {
-        match self.scan(token, false, |_| None)? {
+        match self.scan(token, |_| None)? {
             Outlook::Known(grace) => Ok(grace),
             Outlook::Silent(_) => unreachable!("the fence was not put off"),
         }
@@ -221,19 +219,20 @@ impl Protocol {
         if self.is_over(token) {
             return Ok(Outlook::Known(Grace::Over));
         }
-        let is_soon = terms.as_ref().is_some_and(|terms| terms.interval <= SOON);
-        self.scan(token, is_soon, |vouched| self.put_off(vouched, terms?))
+        self.scan(token, |vouched| self.put_off(vouched, terms?))
     }
 
-    /// The region reader that is in the way of `token`, if there is one.
+    /// A region reader that is in the way of `token`, if there is one; first the one that was in the way of the last check. A silent reader,
+    /// whose fence may be put off for long, hides none.
     pub(crate) fn in_the_way(&self, token: u64) -> Option<&Record> {
         if self.is_over(token) {
             return None;
         }
-        match self.scan(token, false, |_| Some(Duration::MAX)) {
-            Ok(Outlook::Known(Grace::Blocked(record))) => Some(record),
-            _ => None,
-        }
+        // Acquire: as in `scan`.
+        let hint = self.progress.laggard.load(Ordering::Acquire);
+        // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
+        let first = unsafe { hint.as_ref() };
+        first.into_iter().chain(self.records.iter()).find(|record| blocks(record.observe(), token))
     }
 
     /// Whether this is the number of a token that is known to be over. One that is over was started.
@@ -253,14 +252,8 @@ impl Protocol {
     }
 
     /// Looks at every reader, first at the one that was in the way of the last check. `put_off` returns until when a heavy fence is put
-    /// off for a silent reader, which vouches for the token that it receives. If it `is_soon`, that of the reader that was in the way is
-    /// the answer. Otherwise, and before each fence, the others are looked at: a region goes first, since its reader is reported and raised.
-    fn scan(
-        &self,
-        token: u64,
-        is_soon: bool,
-        put_off: impl Fn(u64) -> Option<Duration>,
-    ) -> Result<Outlook<'_>, FenceError> {
+    /// off for a silent reader, which vouches for the token that it receives.
+    fn scan(&self, token: u64, put_off: impl Fn(u64) -> Option<Duration>) -> Result<Outlook<'_>, FenceError> {
         if busted::is(Variant::SkipWhenQuiet) && self.is_quiet() {
             return Ok(self.walk(token, token, true).map_or_else(Outlook::Known, |_| unreachable!()));
         }
@@ -278,7 +271,6 @@ impl Protocol {
         is_fenced |= busted::is(Variant::NoHeavy);
 
         // Acquire: pairs with the release below, as the record is accessed. The choice of the record is only a hint.
-        let mut is_due = false;
         let hint = self.progress.laggard.load(Ordering::Acquire);
         // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
         if let Some(laggard) = unsafe { hint.as_ref() } {
@@ -286,12 +278,12 @@ impl Protocol {
             if blocks(word, token) {
                 return Ok(Outlook::Known(Grace::Blocked(laggard)));
             }
-            if is_soon && !is_fenced && laggard.is_silent(word, token) {
+            if !is_fenced && laggard.is_silent(word, token) {
                 if let Some(due) = put_off(vouched(word)) {
                     return Ok(Outlook::Silent(due));
                 }
-                // Asked once: this caller has claimed the fence.
-                is_due = true;
+                bound = self.heavy()?;
+                is_fenced = true;
             }
         }
         loop {
@@ -299,10 +291,8 @@ impl Protocol {
                 Err(grace) => return Ok(Outlook::Known(grace)),
                 Ok(silent) => silent,
             };
-            if !is_due {
-                if let Some(due) = put_off(silent) {
-                    return Ok(Outlook::Silent(due));
-                }
+            if let Some(due) = put_off(silent) {
+                return Ok(Outlook::Silent(due));
             }
             // No region is in the way: a reader whose older region ends later vouches at that end.
             bound = self.heavy()?;
