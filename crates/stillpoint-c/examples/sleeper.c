@@ -51,8 +51,9 @@ static void tell(int event)
 static void hear(int event)
 {
     uint64_t number;
-    if (read(event, &number, sizeof number) != sizeof number)
-        abort();
+    while (read(event, &number, sizeof number) != sizeof number)
+        if (errno != EINTR)
+            abort();
 }
 
 static void *loop(void *handled)

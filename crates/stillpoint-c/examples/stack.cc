@@ -15,6 +15,20 @@
 template <class T>
 class stack {
 public:
+    stack() = default;
+    stack(const stack &) = delete;
+    stack &operator=(const stack &) = delete;
+
+    /// No thread uses the stack any more.
+    ~stack()
+    {
+        for (node *found = head.load(std::memory_order_relaxed); found != nullptr;) {
+            node *const next = found->next;
+            delete found;
+            found = next;
+        }
+    }
+
     void push(T value)
     {
         node *const made = new node(std::move(value));

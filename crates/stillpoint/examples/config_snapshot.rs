@@ -25,6 +25,15 @@ impl Config {
     }
 }
 
+/// Ends the workers, also if the writer panics.
+struct Done<'d>(&'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Returns the number of requests that were served.
 fn serve(domain: &Domain, config: &RcuCell<Config>, done: &AtomicBool) -> u64 {
     // One reader per thread, made once, so that a request does not pay for it.
@@ -54,6 +63,7 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
 
     let served: u64 = thread::scope(|scope| {
         let workers: Vec<_> = (0..3).map(|_| scope.spawn(|| serve(&domain, &config, &done))).collect();
+        let writing = Done(&done);
         for version in 1..=VERSIONS {
             let old = config.replace(Config::new(version)).expect("there always is a configuration");
             // Unlinked, but not freed yet: a worker may still read it. A full queue would hand it back.
@@ -62,7 +72,7 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
             reclaimer.poll();
             thread::sleep(Duration::from_micros(20));
         }
-        done.store(true, Ordering::Relaxed);
+        drop(writing);
         workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum()
     });
 

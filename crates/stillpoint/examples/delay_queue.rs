@@ -33,7 +33,8 @@ impl<T: Unpin> DelayQueue<T> {
     }
 
     fn insert(&mut self, item: T, delay: Duration) -> Result<Key, Full<T>> {
-        self.service.add(self.clock.now() + self.clock.ticks_of(delay), item)
+        // A delay that is too long for the clock never ends.
+        self.service.add(self.clock.now().saturating_add(self.clock.ticks_of(delay)), item)
     }
 
     fn remove(&mut self, key: Key) -> Option<T> {

@@ -8,6 +8,7 @@
 
 use std::error::Error;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
 use std::thread;
@@ -31,12 +32,9 @@ fn work(
     domain: &Domain,
     greeting: &RcuCell<Greeting>,
     mut connection: UnixStream,
+    poll: &OwnedFd,
     ready: &Barrier,
 ) -> io::Result<usize> {
-    connection.set_nonblocking(true)?;
-    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&poll, &connection, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-
     let mut reader = domain.qsbr_reader();
     let mut events = Vec::with_capacity(EVENTS);
     let (mut answered, mut buffer) = (0, [0; 64]);
@@ -44,7 +42,7 @@ fn work(
     loop {
         events.clear();
         // This may wait for any time. Nothing can be loaded meanwhile, because the reader is borrowed.
-        match reader.offline(|| epoll::wait(&poll, spare_capacity(&mut events), None)) {
+        match reader.offline(|| epoll::wait(poll, spare_capacity(&mut events), None)) {
             Err(Errno::INTR) => continue,
             waited => _ = waited?,
         }
@@ -75,15 +73,23 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let domain = Domain::builder().name("greetings").build()?;
     let greeting = domain.cell(Greeting { text: "good morning".into() });
     let ready = Barrier::new(WORKERS + 1);
+    // All that may fail comes before the threads, which wait for each other.
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for _ in 0..WORKERS {
+        let (client, server) = UnixStream::pair()?;
+        server.set_nonblocking(true)?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&poll, &server, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        clients.push(client);
+        servers.push((server, poll));
+    }
 
     let answered = thread::scope(|scope| -> Result<usize, Box<dyn Error>> {
-        let (mut clients, mut workers) = (Vec::new(), Vec::new());
-        for _ in 0..WORKERS {
-            let (client, server) = UnixStream::pair()?;
-            clients.push(client);
+        let start = |(server, poll)| {
             let (domain, greeting, ready) = (&domain, &greeting, &ready);
-            workers.push(scope.spawn(move || work(domain, greeting, server, ready)));
-        }
+            scope.spawn(move || work(domain, greeting, server, &poll, ready))
+        };
+        let workers: Vec<_> = servers.into_iter().map(start).collect();
         ready.wait();
 
         // No request has been sent yet, so every worker goes offline, and this waits for none. Otherwise this would hang.

@@ -84,7 +84,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         });
         let mut timed_out = 0;
         loop {
-            let over = done.load(Ordering::Acquire);
+            // A thread that has panicked has not said so.
+            let over = done.load(Ordering::Acquire) || server.is_finished();
             // Rounds are kept short, so that a network loop may run beside this.
             let progress = service.run(clock.now(), Limit::expiries(256), |_, event| {
                 timed_out += usize::from(event.into_value().is_some());

@@ -208,7 +208,10 @@ mod serde {
 
     use super::Set;
 
-    /// As a sequence. Not a snapshot.
+    /// As a sequence.
+    ///
+    /// Not a snapshot, and without a length in advance, which some formats need. A region holds up the domain until the serializer
+    /// has returned: serialize into memory what goes to a peer.
     impl<K, S> Serialize for Set<K, S>
     where
         K: Serialize + Hash + Eq,

@@ -165,7 +165,10 @@ mod serde {
     use crate::rcu::default_domain;
     use crate::table::TableBuilder;
 
-    /// As a map. Not a snapshot.
+    /// As a map.
+    ///
+    /// Not a snapshot, and without a length in advance, which some formats need. A region holds up the domain until the serializer
+    /// has returned: serialize into memory what goes to a peer.
     impl<K, V, S> Serialize for Table<K, V, S>
     where
         K: Serialize + Hash + Eq,

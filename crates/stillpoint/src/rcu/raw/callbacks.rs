@@ -153,7 +153,7 @@ impl CallbackQueue {
     /// Serves the queue on the calling thread until [`stop`](CallbackQueue::stop). Sleeps while there is nothing to do.
     ///
     /// Several threads may serve one queue: they take turns. When the queue is stopped, `run` also waits for what protected loads
-    /// hold. A thread that waits for a reader is woken by that reader.
+    /// hold: the calling thread should hold none then. A thread that waits for a reader is woken by that reader.
     ///
     /// # Panics
     /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. If a destructor, a
