@@ -204,7 +204,7 @@ int main(int count, char **arguments)
 	bool first = alone();
 	double seconds = count > 1 ? atof(arguments[1]) : 1.0;
 	long entries = count > 2 ? atol(arguments[2]) : 20000;
-	const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 	struct utsname system;
 	unsigned int i;
 

@@ -129,7 +129,8 @@ impl Device {
             Request { version: VERSION, strategy: way as u32, percent, threshold, ..Request::default() };
         // SAFETY: the kernel reads and writes the request, whose size is in the number.
         unsafe { self.ask(BARRIER, &mut request) }?;
-        Ok(request)
+        // Another device may also answer 0, but does not fill in the time of a barrier.
+        if request.total_ns == 0 { Err(Refused(libc::ENOTTY)) } else { Ok(request) }
     }
 
     /// The counts of the module since it was loaded, for all its users.
@@ -184,11 +185,8 @@ fn barrier() -> Result<(), i32> {
     // Relaxed: see `prefer`.
     let way = Way::ALL[PREFERRED.load(Ordering::Relaxed)];
     let device = DEVICE_OF_FENCES.get().ok_or(libc::ENODEV)?;
-    let answer = device.barrier(way).or_else(|error| match error.raw_os_error() {
-        // The process has the device's number, but not its file. Some programs close every file in the child of a `fork`.
-        libc::EBADF | libc::ENOTTY => Device::open()?.barrier(way),
-        _ => Err(error),
-    });
+    // The process may have the device's number, but not its file, or another one: some programs close every file in the child of a `fork`.
+    let answer = device.barrier(way).or_else(|_| Device::open()?.barrier(way));
     answer.map(drop).map_err(|error| error.raw_os_error())
 }
 

@@ -89,6 +89,11 @@ fn measured(
     let row = row.measured(rounds, |row, rounds| {
         let (outcomes, figures): (Vec<Outcome>, Vec<Figures>) = rounds.into_iter().unzip();
         preempt::figures(row, &outcomes);
+        // The longest of all rounds, as for the other workloads.
+        let mut put_most =
+            |name, of: fn(&Outcome) -> f64| row.put(name, outcomes.iter().map(of).fold(0.0, f64::max), 3);
+        put_most("gp_us_max", |outcome| outcome.grace.max);
+        put_most("delay_us_max", |outcome| outcome.delay.max);
         for (at, &(name, _)) in figures.first().into_iter().flatten().enumerate() {
             row.put_median(name, 1, &figures, |figures| figures[at].1);
         }

@@ -56,7 +56,9 @@ impl GracePeriods {
     /// If `other` does not reach that frequency, each of its grace periods is assumed to cost what it costs at the
     /// frequency that it reaches.
     pub(super) fn loss_beside(&self, other: &Self) -> f64 {
-        1.0 - self.reading / (1.0 - other.taken * self.hertz / 1e9)
+        let left = 1.0 - other.taken * self.hertz / 1e9;
+        // At this frequency, nothing would be left to lose.
+        if left > 0.0 { 1.0 - self.reading / left } else { f64::INFINITY }
     }
 }
 
@@ -148,6 +150,7 @@ impl<'m> Setup<'m> {
         world.check(done == expected, || format!("{done} of {expected} operations were completed"));
         let readers = (machine.cpus() - 1) as f64;
         let lost = world.cpus.iter().skip(1).map(|cpu| cpu.handling + cpu.disturbed).sum::<f64>() / readers;
+        world.check(lost <= ended, || "interrupts take more time from the readers than there is".to_owned());
         GracePeriods {
             hertz: count as f64 / ended * 1e9,
             reading: 1.0 - lost / ended,
