@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{Domain, Reclaimer};
+use stillpoint::rcu::{Domain, Reclaimer, RetireHandle};
 
 use super::{until, while_pinned, Reports, THRESHOLD};
 use crate::modes::modes;
@@ -92,6 +92,15 @@ fn by_futures_that_are_polled() {
     });
 }
 
+/// Ends the run, also if the test fails: the scope waits for it.
+struct Stops(RetireHandle);
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 #[test]
 fn by_a_background_reclaimer_that_has_nothing_else_to_do() {
     let reports = Reports::default();
@@ -99,12 +108,12 @@ fn by_a_background_reclaimer_that_has_nothing_else_to_do() {
     let mut background = domain.background();
     let handle = background.retire_handle();
     thread::scope(|scope| {
+        let handle = Stops(handle);
         scope.spawn(move || background.run());
         while_pinned(&domain, |_leave| {
-            handle.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
+            handle.0.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
             until(|| (reports.len() > 0).then_some(()));
         });
-        handle.stop();
     });
 }
 
@@ -162,38 +171,68 @@ fn not_for_protected_loads() {
     assert_eq!(reports.all(), []);
 }
 
-/// The fence for a silent reader is an hour away; the region is in the way now.
-#[test]
-fn a_region_is_reported_although_the_fence_for_another_reader_is_put_off() {
-    const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// In each mode with heavy fences, beside a thread that has loaded something and sleeps: nothing vouches for what it holds but a fence.
+fn beside_a_silent_reader(test: impl Fn(&Domain, &Reports)) {
     for mode in modes().filter(|&mode| mode != Mode::Symmetric) {
         let reports = Reports::default();
         let domain = reports.of_domain(THRESHOLD).fence(mode).build().expect("the mode was probed");
-        let mut reclaimer = domain.reclaimer_builder().batch(usize::MAX).fence_interval(HOUR).build();
-        let cell = domain.cell(0);
         let (go_on, next) = mpsc::channel::<()>();
         let (done, is_done) = mpsc::channel();
         thread::scope(|scope| {
-            let domain = &domain;
-            scope.spawn(move || {
+            scope.spawn(|| {
+                let (done, next) = (done, next);
                 let reader = domain.reader();
                 drop(reader.pin());
                 done.send(()).expect("the test waits for it");
                 let _ = next.recv();
             });
             is_done.recv().expect("the thread runs");
-            // The first fence, for the thread that sleeps. From now on, it is the first that is looked at.
-            reclaimer.retire(cell.replace(1).expect("it holds a value")).expect("there is room");
-            until(|| (reclaimer.poll() == 1).then_some(()));
-            while_pinned(domain, |_done| {
-                reclaimer.retire(cell.replace(2).expect("it holds a value")).expect("there is room");
-                let report = until(|| {
-                    assert_eq!(reclaimer.poll(), 0);
-                    reports.all().pop()
-                });
-                assert_eq!(report.thread_name.as_deref(), Some("sleepy"));
-            });
+            test(&domain, &reports);
             drop(go_on);
         });
     }
+}
+
+/// The fence for the silent reader is an hour away; the region is in the way now.
+#[test]
+fn by_polls_although_the_fence_for_another_reader_is_put_off() {
+    beside_a_silent_reader(|domain, reports| {
+        let mut reclaimer = domain.reclaimer_builder().batch(usize::MAX).fence_interval(HOUR).build();
+        let object = || domain.cell(1).take().expect("never empty");
+        reclaimer.retire(object()).expect("there is room");
+        // The first fence. From now on, the silent reader is the first that is looked at.
+        until(|| (reclaimer.poll() == 1).then_some(()));
+        while_pinned(domain, |_leave| {
+            reclaimer.retire(object()).expect("there is room");
+            let report = until(|| {
+                assert_eq!(reclaimer.poll(), 0);
+                reports.all().pop()
+            });
+            assert_eq!(report.thread_name.as_deref(), Some("sleepy"));
+        });
+    });
+}
+
+#[test]
+fn by_a_background_reclaimer_although_the_fence_for_another_reader_is_put_off() {
+    beside_a_silent_reader(|domain, reports| {
+        let builder = domain.reclaimer_builder().batch(usize::MAX).fence_interval(HOUR);
+        let mut background = builder.build_background();
+        let handle = background.retire_handle();
+        thread::scope(|scope| {
+            let handle = Stops(handle);
+            let retire =
+                || handle.0.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
+            scope.spawn(move || background.run());
+            retire();
+            until(|| (handle.0.pending() == 0).then_some(()));
+            while_pinned(domain, |_leave| {
+                retire();
+                let report = until(|| reports.all().pop());
+                assert_eq!(report.thread_name.as_deref(), Some("sleepy"));
+            });
+        });
+    });
 }
