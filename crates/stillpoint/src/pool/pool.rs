@@ -33,7 +33,8 @@ use crate::rcu::Reclaimer;
 /// ```
 ///
 /// When the pool is dropped, all its objects are dropped, including those that were never given back. No thread can
-/// still hold an object then, since each [`Obj`] borrows the pool.
+/// still hold an object then, since each [`Obj`] borrows the pool. While objects [wait](Pool::retire) in a reclaimer, all are dropped
+/// only when the last of these is freed, by the thread that frees it.
 pub struct Pool<T: Send + 'static> {
     any: AnyPool,
     objects: PhantomData<fn(T) -> T>,

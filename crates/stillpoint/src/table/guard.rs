@@ -17,9 +17,11 @@ use super::methods::deciding;
 use super::removed::{Removed, Replaced};
 use super::table::Table;
 use super::RandomState;
+use crate::frames::keep_first;
 use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
 use crate::rcu::{self, Guard, OnThread, Region};
+use stillpoint_sys::panics::{catch, resume};
 
 /// Access to a table in a region. Plain references to entries are valid as long as the guard.
 /// [`TableReader::pin`](super::TableReader::pin) begins a region for it; [`Table::within`](super::Table::within) uses a
@@ -226,8 +228,12 @@ where
     /// Removes the entries for which `keep` returns false. As with [`iter`](TableGuard::iter), an entry that is
     /// inserted meanwhile may or may not be passed to `keep`. An entry that is replaced between the call of `keep` and
     /// its removal stays.
+    ///
+    /// # Panics
+    /// With the first panic of a destructor, after all entries have been looked at. If `keep` or `Hash` panics, the others stay.
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         let mut entries = self.into_iter();
+        let mut first = None;
         while let Some(entry) = entries.next_entry() {
             // SAFETY: the entry was linked during the region. Until the region ends, it is alive, and its index is not
             // used again.
@@ -239,9 +245,13 @@ where
             // SAFETY: the index is not used again before the region ends.
             let pinned = unsafe { Pinned::new(entry, None) };
             if let Some(old) = self.inner.remove_entry(hash, pinned) {
-                drop(Removed::new(self.inner, old));
+                // The destructor of an entry that was removed before, perhaps by another thread.
+                if let Err(panic) = catch(|| drop(Removed::new(self.inner, old))) {
+                    keep_first(&mut first, panic);
+                }
             }
         }
+        resume(first);
     }
 }
 

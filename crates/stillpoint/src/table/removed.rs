@@ -170,7 +170,7 @@ impl<'t, K, V, S> Removed<'t, K, V, S> {
     /// Retires the entry, and returns its key and value for as long as the region lasts.
     ///
     /// # Panics
-    /// If the region is of another domain than the table.
+    /// If the region is of another domain than the table. With the panic of the destructor of another removed entry, as each write.
     ///
     /// ```
     /// use stillpoint::{rcu, table::Table};

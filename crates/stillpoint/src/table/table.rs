@@ -111,7 +111,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     }
 
     /// An empty table of `domain`. Until it has `entries` entries, it does not grow, and allocates only overflow buckets for unusually long
-    /// chains. The memory for the entries is allocated now, in huge pages where the system has some: with millions of entries, TLB misses
+    /// chains, and room for removed entries that wait, if these are more than 1,024 (or `entries`, if that is less). The memory for the entries is allocated now, in huge pages where the system has some: with millions of entries, TLB misses
     /// cost as much as cache misses.
     ///
     /// # Panics

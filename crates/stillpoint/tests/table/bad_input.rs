@@ -173,6 +173,34 @@ fn a_hash_that_lies_harms_nobody() {
     assert_eq!(census.alive(), 0);
 }
 
+/// The removals of a `retain` free what was removed before, and its destructor panics.
+#[test]
+fn a_panic_of_a_destructor_does_not_end_a_retain_early() {
+    struct Bomb(bool);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(!self.0, "as expected");
+        }
+    }
+
+    let domain = Domain::new();
+    let table = Table::new_in(&domain);
+    let (mut reader, other) = (domain.reader(), domain.reader());
+    drop(table.insert(0, Bomb(true)).unwrap());
+    let mut lookup = table.reader(&mut reader);
+    let held = lookup.get(&0);
+    drop(table.remove(&0));
+    for key in 1..1_000 {
+        drop(table.insert(key, Bomb(false)).unwrap());
+    }
+    drop(held);
+    let guard = other.pin();
+    let view = table.within(&guard);
+    assert!(catch_unwind(AssertUnwindSafe(|| view.retain(|_, _| false))).is_err());
+    assert!(table.is_empty());
+}
+
 #[test]
 fn keys_and_values_of_size_zero() {
     let domain = Domain::new();

@@ -77,7 +77,10 @@ impl Delays {
     /// ```
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let count = self.count();
-        let rank = ((count as f64 * percent / 100.0).ceil() as u64).clamp(1, count.max(1));
+        // Without `f64::ceil`, for which some compilers need the mathematical library of C.
+        let rank = count as f64 * percent / 100.0;
+        let whole = rank as u64;
+        let rank = whole.saturating_add(u64::from((whole as f64) < rank)).clamp(1, count.max(1));
         let mut left = rank;
         let bucket = self.counts.iter().position(|&count| {
             let is_here = left <= count;
