@@ -6,7 +6,7 @@ use stillpoint::rcu::{raw, Domain, RetireHandle};
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, Kind, Parts};
+use crate::handle::{self, find, kind, Parts};
 use crate::reclaimer::{configure, object, still_destroy_fn, still_reclaimer_options};
 use crate::thread::Worker;
 use crate::{once, reserve};
@@ -23,11 +23,7 @@ pub(crate) struct Background {
     domain: Domain,
 }
 
-impl Kind for Background {
-    type C = still_background;
-    const MARK: u32 = 0x5d0a_0006;
-    const NAME: &'static str = "a background reclaimer";
-}
+kind!(Background: still_background, 0x5d0a_0006, "a background reclaimer");
 
 #[no_mangle]
 pub unsafe extern "C" fn still_background_new(

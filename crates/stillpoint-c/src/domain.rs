@@ -10,7 +10,7 @@ use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, nanoseconds, time, Refusal};
 use crate::copies;
-use crate::handle::{self, find, is_unused, peek, sized, Kind, Parts, Place, Versioned};
+use crate::handle::{self, find, is_unused, kind, peek, sized, versioned, Parts, Place};
 
 /// A domain, to C.
 #[repr(C)]
@@ -18,11 +18,7 @@ pub struct still_domain {
     _private: [u8; 0],
 }
 
-impl Kind for Domain {
-    type C = still_domain;
-    const MARK: u32 = 0x5d0a_0001;
-    const NAME: &'static str = "a domain";
-}
+kind!(Domain: still_domain, 0x5d0a_0001, "a domain");
 
 /// # Safety
 /// As for [`find`]; the handle is not freed meanwhile.
@@ -97,23 +93,8 @@ pub struct still_stats {
     delay_p99: i64,
 }
 
-// SAFETY: numbers, and pointers that may be null.
-unsafe impl Versioned for still_domain_options {
-    const NAME: &'static str = "struct still_domain_options";
-    const FIRST: usize = 80;
-}
-
-// SAFETY: all fields are numbers.
-unsafe impl Versioned for still_stall {
-    const NAME: &'static str = "struct still_stall";
-    const FIRST: usize = 64;
-}
-
-// SAFETY: all fields are numbers.
-unsafe impl Versioned for still_stats {
-    const NAME: &'static str = "struct still_stats";
-    const FIRST: usize = 136;
-}
+// SAFETY: numbers, and in the options pointers that may be null.
+versioned!(unsafe still_domain_options: 80, still_stall: 64, still_stats: 136);
 
 #[no_mangle]
 pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) -> *mut still_domain {

@@ -82,6 +82,18 @@ pub(crate) trait Kind {
     const NAME: &'static str;
 }
 
+/// Makes a type the value behind handles: `kind!(TYPE: TYPE IN C, MARK, NAME)`. See [`Kind`].
+macro_rules! kind {
+    ($value:ty: $c:ty, $mark:expr, $name:literal) => {
+        impl $crate::handle::Kind for $value {
+            type C = $c;
+            const MARK: u32 = $mark;
+            const NAME: &'static str = $name;
+        }
+    };
+}
+pub(crate) use kind;
+
 /// The parts of the head that inline code uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts {
@@ -321,6 +333,19 @@ pub(crate) unsafe trait Versioned: Copy {
     const FIRST: usize;
 }
 
+/// Implements [`Versioned`] for structs of the header: `versioned!(unsafe NAME: FIRST, ...)`. The caller says why what the trait requires is
+/// true.
+macro_rules! versioned {
+    (unsafe $($name:ident: $first:literal),+) => {$(
+        // SAFETY: the caller's, who says `unsafe`.
+        unsafe impl $crate::handle::Versioned for $name {
+            const NAME: &'static str = concat!("struct ", stringify!($name));
+            const FIRST: usize = $first;
+        }
+    )+};
+}
+pub(crate) use versioned;
+
 /// Larger than any of these structs will ever be. A program that passes this size or a larger one has not set the field.
 const UNSET: usize = 4096;
 
@@ -422,10 +447,7 @@ mod tests {
     }
 
     // SAFETY: all fields are numbers.
-    unsafe impl Versioned for Grown {
-        const NAME: &'static str = "struct grown";
-        const FIRST: usize = 16;
-    }
+    versioned!(unsafe Grown: 16);
 
     fn read(words: &[usize]) -> Result<(u64, u64), i32> {
         // SAFETY: in these tests the first word is at most the size of the array, or it is refused.

@@ -12,7 +12,7 @@ use stillpoint::pool::{BuildError, PoolBuilder};
 use stillpoint_sys::{os, tsan};
 
 use crate::border::{briefly, call, Refusal};
-use crate::handle::{self, find, is_unused, peek, sized, Kind, Parts, Place, Versioned};
+use crate::handle::{self, find, is_unused, kind, peek, sized, versioned, Parts, Place};
 use crate::reserve::closed;
 use crate::thread_end::{adopt, disown};
 
@@ -94,37 +94,12 @@ pub struct still_pool_calls {
     failed_block_puts: usize,
 }
 
-// SAFETY: all fields are numbers.
-unsafe impl Versioned for still_pool_calls {
-    const NAME: &'static str = "struct still_pool_calls";
-    const FIRST: usize = 96;
-}
-
-// SAFETY: numbers, and a pointer that may be null.
-unsafe impl Versioned for still_pool_options {
-    const NAME: &'static str = "struct still_pool_options";
-    const FIRST: usize = 80;
-}
-
-// SAFETY: all fields are numbers.
-unsafe impl Versioned for still_layout {
-    const NAME: &'static str = "struct still_layout";
-    const FIRST: usize = 56;
-}
-
-// SAFETY: all fields are numbers.
-unsafe impl Versioned for still_pool_info {
-    const NAME: &'static str = "struct still_pool_info";
-    const FIRST: usize = 32;
-}
+// SAFETY: numbers, and in the options a pointer that may be null.
+versioned!(unsafe still_pool_calls: 96, still_pool_options: 80, still_layout: 56, still_pool_info: 32);
 
 pub(crate) struct Pool(Arc<RawPool>);
 
-impl Kind for Pool {
-    type C = still_pool;
-    const MARK: u32 = 0x5d0a_0009;
-    const NAME: &'static str = "a pool";
-}
+kind!(Pool: still_pool, 0x5d0a_0009, "a pool");
 
 pub(crate) struct Local {
     /// Borrows from `_pool`, so it must be dropped first.
@@ -134,11 +109,7 @@ pub(crate) struct Local {
     _pool: Arc<RawPool>,
 }
 
-impl Kind for Local {
-    type C = still_local;
-    const MARK: u32 = 0x5d0a_000a;
-    const NAME: &'static str = "a local of a pool";
-}
+kind!(Local: still_local, 0x5d0a_000a, "a local of a pool");
 
 #[no_mangle]
 pub unsafe extern "C" fn still_pool_new(

@@ -10,7 +10,7 @@ use stillpoint::rcu::Domain;
 
 use crate::border::{briefly, call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, Kind, Parts};
+use crate::handle::{self, find, kind, Parts};
 use crate::reader::is_protected_here;
 use crate::reason::Word;
 use crate::thread::{still_thread_options, Threading, Worker};
@@ -54,11 +54,7 @@ pub(crate) struct Queue {
     domain: Domain,
 }
 
-impl Kind for Queue {
-    type C = still_queue;
-    const MARK: u32 = 0x5d0a_0007;
-    const NAME: &'static str = "a queue of callbacks";
-}
+kind!(Queue: still_queue, 0x5d0a_0007, "a queue of callbacks");
 
 impl Queue {
     fn pauses(&self) -> MutexGuard<'_, Vec<(Paused, libc::pid_t)>> {

@@ -12,7 +12,7 @@ use stillpoint_sys::tsan;
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
-use crate::handle::{self, find, mark_of, peek, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
+use crate::handle::{self, find, kind, mark_of, peek, still_head_, Parts, Within, STILL_FULL_FENCE_};
 use crate::reserve;
 use crate::thread_end::{adopt, disown, handles};
 
@@ -49,22 +49,14 @@ pub(crate) struct Guards {
     domain: u64,
 }
 
-impl Kind for Guards {
-    type C = still_reader;
-    const MARK: u32 = STILL_MARK_READER_;
-    const NAME: &'static str = "a reader";
-}
+kind!(Guards: still_reader, STILL_MARK_READER_, "a reader");
 
 pub(crate) struct Qsbr {
     reader: UnsafeCell<QsbrReader>,
     domain: Domain,
 }
 
-impl Kind for Qsbr {
-    type C = still_qsbr;
-    const MARK: u32 = STILL_MARK_QSBR_;
-    const NAME: &'static str = "a QSBR reader";
-}
+kind!(Qsbr: still_qsbr, STILL_MARK_QSBR_, "a QSBR reader");
 
 impl Qsbr {
     /// The parts of the reader, for its thread. Inline code of the header uses the same record.
@@ -491,11 +483,7 @@ pub(crate) struct Hold {
     domain: Domain,
 }
 
-impl Kind for Hold {
-    type C = still_hold;
-    const MARK: u32 = 0x5d0a_0004;
-    const NAME: &'static str = "a hold";
-}
+kind!(Hold: still_hold, 0x5d0a_0004, "a hold");
 
 #[no_mangle]
 pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut still_hold {

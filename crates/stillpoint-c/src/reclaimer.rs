@@ -12,7 +12,7 @@ use stillpoint_sys::tsan;
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, is_unused, peek, sized, Kind, Parts, Versioned};
+use crate::handle::{self, find, is_unused, kind, peek, sized, versioned, Parts};
 use crate::thread::Threading;
 use crate::{once, reserve};
 
@@ -39,23 +39,15 @@ pub struct still_reclaimer_options {
     thread_name: *const c_char,
 }
 
-// SAFETY: numbers, and a pointer that may be null.
-unsafe impl Versioned for still_reclaimer_options {
-    const NAME: &'static str = "struct still_reclaimer_options";
-    /// The size without the options of the thread.
-    const FIRST: usize = 56;
-}
+// SAFETY: numbers, and a pointer that may be null. The first version had no options of the thread.
+versioned!(unsafe still_reclaimer_options: 56);
 
 pub(crate) struct Polled {
     reclaimer: UnsafeCell<Reclaimer>,
     domain: Domain,
 }
 
-impl Kind for Polled {
-    type C = still_reclaimer;
-    const MARK: u32 = 0x5d0a_0005;
-    const NAME: &'static str = "a reclaimer";
-}
+kind!(Polled: still_reclaimer, 0x5d0a_0005, "a reclaimer");
 
 /// Sets the options of the builder, and returns it with the options of the thread.
 ///

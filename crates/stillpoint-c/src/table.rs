@@ -17,7 +17,7 @@ use self::keys::{Key, Long, Place, Short, Word};
 use self::typed::{Any, Lack, Typed};
 use crate::border::{briefly, call, caught, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, peek, sized, Kind, Parts, Versioned};
+use crate::handle::{self, find, kind, peek, sized, versioned, Parts};
 use crate::reader::{online, protector, region, still_protected, still_reader};
 
 /// A table, to C.
@@ -43,10 +43,7 @@ pub struct still_table_options {
 }
 
 // SAFETY: numbers, and pointers that may be null.
-unsafe impl Versioned for still_table_options {
-    const NAME: &'static str = "struct still_table_options";
-    const FIRST: usize = 40;
-}
+versioned!(unsafe still_table_options: 40);
 
 /// The size of the longest key, in bytes.
 const LONGEST: usize = u16::MAX as usize;
@@ -62,11 +59,7 @@ pub(crate) struct Tabled {
     hash_is_users: bool,
 }
 
-impl Kind for Tabled {
-    type C = still_table;
-    const MARK: u32 = 0x5d0a_000b;
-    const NAME: &'static str = "a table";
-}
+kind!(Tabled: still_table, 0x5d0a_000b, "a table");
 
 /// Makes a table of one kind of keys, with the program's hash function or the library's.
 fn make<K: Key>(

@@ -13,7 +13,7 @@ use stillpoint_sys::os::{wait, wake_all};
 use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
-use crate::handle::{sized, Versioned};
+use crate::handle::{sized, versioned};
 use crate::start::at_ease;
 
 #[repr(C)]
@@ -25,10 +25,7 @@ pub struct still_thread_options {
 }
 
 // SAFETY: the fields are numbers, and a pointer that may be null.
-unsafe impl Versioned for still_thread_options {
-    const NAME: &'static str = "struct still_thread_options";
-    const FIRST: usize = 24;
-}
+versioned!(unsafe still_thread_options: 24);
 
 /// The options of a thread.
 pub(crate) struct Threading {

@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use stillpoint::timer::{Node, NodeWheel, Schedule};
 
 use crate::border::{briefly, Refusal};
-use crate::handle::{self, find, Kind, Parts};
+use crate::handle::{self, find, kind, Parts};
 
 /// A timer, to C.
 #[repr(C)]
@@ -27,11 +27,7 @@ pub struct still_wheel {
 
 pub(crate) struct Wheel(UnsafeCell<NodeWheel>);
 
-impl Kind for Wheel {
-    type C = still_wheel;
-    const MARK: u32 = 0x5d0a_0008;
-    const NAME: &'static str = "a wheel";
-}
+kind!(Wheel: still_wheel, 0x5d0a_0008, "a wheel");
 
 /// Takes a node that is due, or moves a few nodes within the wheel: then there may be one that is due behind these. `moved` is `None` at
 /// first, and says how far the last call has come.

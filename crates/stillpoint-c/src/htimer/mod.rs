@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
 use crate::border::{briefly, call, Refusal};
-use crate::handle::{is_unused, sized, Versioned};
+use crate::handle::{is_unused, sized, versioned};
 use crate::own;
 use crate::thread_end::{disown, note};
 
@@ -29,10 +29,7 @@ pub struct still_htimer_options {
 }
 
 // SAFETY: all fields are numbers.
-unsafe impl Versioned for still_htimer_options {
-    const NAME: &'static str = "struct still_htimer_options";
-    const FIRST: usize = 48;
-}
+versioned!(unsafe still_htimer_options: 48);
 
 #[repr(C)]
 pub struct still_htimer_request {
