@@ -1,8 +1,6 @@
-use std::fmt;
-
 use super::engine::change::{Computed, Found};
 use super::engine::Owned;
-use super::full::Full;
+use super::full::{or_full, Full};
 
 /// What [`TableReader::compute`](super::TableReader::compute) has done. `E` is an entry in the table: a
 /// [`Ref`](super::Ref), or key and value under a guard. `R` is a [`Removed`](super::Removed) entry.
@@ -82,24 +80,7 @@ impl<E, K, V> TryInsertError<E, K, V, Option<V>> {
     }
 }
 
-impl<E, K, V, U> fmt::Debug for TryInsertError<E, K, V, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Occupied { .. } => f.debug_struct("Occupied").finish_non_exhaustive(),
-            Self::Full(full) => full.fmt(f),
-        }
-    }
-}
-
-impl<E, K, V, U> fmt::Display for TryInsertError<E, K, V, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Occupied { .. } => {
-                f.write_str("the key is in the table already: the error holds the present entry")
-            }
-            Self::Full(full) => full.fmt(f),
-        }
-    }
-}
-
-impl<E, K, V, U> std::error::Error for TryInsertError<E, K, V, U> {}
+or_full!(
+    TryInsertError<E, K, V, U>,
+    Occupied: "the key is in the table already: the error holds the present entry"
+);

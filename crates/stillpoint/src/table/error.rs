@@ -2,11 +2,8 @@
 //!
 //! [`Full`] and [`OutOfMemory`](super::OutOfMemory) are one level up.
 
-use std::error::Error;
-use std::fmt;
-
 use super::engine::change::NotMade;
-use super::full::Full;
+use super::full::{or_full, Full};
 pub use super::removed::StillHeld;
 
 /// Why [`Table::update_owned`](super::Table::update_owned) did not replace an entry.
@@ -18,27 +15,10 @@ pub enum UpdateError<K, V> {
     Full(Full<K, V>),
 }
 
-impl<K, V> fmt::Debug for UpdateError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent(_) => f.debug_struct("Absent").finish_non_exhaustive(),
-            Self::Full(full) => full.fmt(f),
-        }
-    }
-}
-
-impl<K, V> fmt::Display for UpdateError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent(_) => {
-                f.write_str("the key is not in the table: insert it, or use `update_or_insert`")
-            }
-            Self::Full(full) => full.fmt(f),
-        }
-    }
-}
-
-impl<K, V> Error for UpdateError<K, V> {}
+or_full!(
+    UpdateError<K, V>,
+    Absent: "the key is not in the table: insert it, or use `update_or_insert`"
+);
 
 /// Why [`Table::get_or_init`](super::Table::get_or_init) returns no entry.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,28 +30,11 @@ pub enum InitError<K, V> {
     Full(Full<K, V>),
 }
 
-impl<K, V> fmt::Debug for InitError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WouldDeadlock(_) => f.debug_struct("WouldDeadlock").finish_non_exhaustive(),
-            Self::Full(full) => full.fmt(f),
-        }
-    }
-}
-
-impl<K, V> fmt::Display for InitError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WouldDeadlock(_) => f.write_str(
-                "another call makes the value of this key, and this thread must not wait for it: call `get_or_init` outside of the \
-                 function of another `get_or_init`, of destructors and callbacks, and of regions, or use `get_or_insert_with`",
-            ),
-            Self::Full(full) => full.fmt(f),
-        }
-    }
-}
-
-impl<K, V> Error for InitError<K, V> {}
+or_full!(
+    InitError<K, V>,
+    WouldDeadlock: "another call makes the value of this key, and this thread must not wait for it: call `get_or_init` outside of the \
+                    function of another `get_or_init`, of destructors and callbacks, and of regions, or use `get_or_insert_with`"
+);
 
 impl<K, V> From<NotMade<K, V>> for InitError<K, V> {
     fn from(why: NotMade<K, V>) -> Self {

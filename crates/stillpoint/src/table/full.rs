@@ -58,6 +58,32 @@ impl<K, V> fmt::Display for Full<K, V> {
 
 impl<K, V> std::error::Error for Full<K, V> {}
 
+/// Makes an error of an enum with two variants: `Full`, and another one, of which a text tells.
+macro_rules! or_full {
+    ($name:ident<$($parameter:ident),+>, $other:ident: $text:literal) => {
+        impl<$($parameter),+> std::fmt::Debug for $name<$($parameter),+> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    Self::$other { .. } => f.debug_struct(stringify!($other)).finish_non_exhaustive(),
+                    Self::Full(full) => full.fmt(f),
+                }
+            }
+        }
+
+        impl<$($parameter),+> std::fmt::Display for $name<$($parameter),+> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    Self::$other { .. } => f.write_str($text),
+                    Self::Full(full) => full.fmt(f),
+                }
+            }
+        }
+
+        impl<$($parameter),+> std::error::Error for $name<$($parameter),+> {}
+    };
+}
+pub(super) use or_full;
+
 /// There is no memory for a table of this size, or the size is above the limit: a table has at most 2³² − 66 entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory {
