@@ -279,8 +279,7 @@ impl Worker {
     }
 }
 
-/// While this value lives, all signals are blocked on the calling thread, except those of faults and of profilers. Threads that the
-/// calling thread starts inherit the blocked signals.
+/// While this value lives, signals are blocked on the calling thread. Threads that the calling thread starts inherit the blocked signals.
 pub(crate) struct Blocked(libc::sigset_t);
 
 /// Signals that a thread causes by its own execution; the last one is that of profilers.
@@ -296,6 +295,7 @@ const OWN: [i32; 8] = [
 ];
 
 impl Blocked {
+    /// All except those of faults and of profilers.
     pub(crate) fn all() -> Self {
         Self::except(&OWN)
     }
@@ -303,6 +303,17 @@ impl Blocked {
     /// Also those of profilers: for a few steps that no handler of the program may come between.
     pub(crate) fn with_profilers() -> Self {
         Self::except(&OWN[..OWN.len() - 1])
+    }
+
+    /// Those of faults, too: no signal handler runs on the calling thread.
+    pub(crate) fn every() -> Self {
+        Self::except(&[])
+    }
+
+    /// Sleeps until a signal handler has run. The handler of a pending signal counts.
+    pub(crate) fn until_handled(&self) {
+        // SAFETY: the set is valid. `sigsuspend` restores the blocked signals when it returns.
+        unsafe { libc::sigsuspend(&self.0) };
     }
 
     fn except(own: &[i32]) -> Self {

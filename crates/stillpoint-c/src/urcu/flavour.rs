@@ -2,7 +2,6 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -20,6 +19,7 @@ use crate::handle::{self, sized, Parts};
 use crate::own;
 use crate::reserve;
 use crate::spares::Spares;
+use crate::thread::Blocked;
 
 pub const STILL_URCU_MEMB: u32 = 0;
 pub const STILL_URCU_MB: u32 = 1;
@@ -288,36 +288,6 @@ impl<T> Drop for Locked<'_, T> {
     }
 }
 
-/// While this value lives, no signal handler runs on the calling thread.
-pub(super) struct Quiet(libc::sigset_t);
-
-impl Quiet {
-    pub(super) fn new() -> Self {
-        let (mut every, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: each place is filled before it is read.
-        unsafe {
-            libc::sigfillset(every.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, every.as_ptr(), before.as_mut_ptr());
-            Self(before.assume_init())
-        }
-    }
-}
-
-impl Quiet {
-    /// Sleeps until a signal handler has run. The handler of a pending signal counts.
-    pub(super) fn until_handled(&self) {
-        // SAFETY: the set is valid. `sigsuspend` restores the blocked signals when it returns.
-        unsafe { libc::sigsuspend(&self.0) };
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        // SAFETY: the set is the previous one, which `pthread_sigmask` has filled in.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
-    }
-}
-
 #[no_mangle]
 pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const still_domain_options) -> c_int {
     call(|| {
@@ -344,7 +314,7 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
             ));
         }
         let domain = builder.build()?;
-        let _quiet = Quiet::new();
+        let _quiet = Blocked::every();
         let before = flavour.group.load(Ordering::Acquire);
         match flavour.publish(domain, hook, before) {
             Some(group) if !before.is_null() => group.fill_reserve(),

@@ -9,11 +9,12 @@ use stillpoint::rcu::wait::SynchronizeError;
 use stillpoint::rcu::{QsbrReader, Reader};
 
 use super::defer;
-use super::flavour::{all, of, Flavour, Quiet, STILL_URCU_BP, STILL_URCU_QSBR};
+use super::flavour::{all, of, Flavour, STILL_URCU_BP, STILL_URCU_QSBR};
 use crate::border::{briefly, call};
 use crate::handle::STILL_FULL_FENCE_;
 use crate::own::{self, own, own_in_handler};
 use crate::report::report;
+use crate::thread::Blocked;
 
 pub const STILL_URCU_FULL_FENCE_: u32 = STILL_FULL_FENCE_;
 pub const STILL_URCU_UNREGISTERED_: u32 = 0x8000_0000;
@@ -158,7 +159,7 @@ impl Flavour {
         if !by_the_way {
             self.refill();
         }
-        let _quiet = Quiet::new();
+        let _quiet = Blocked::every();
         // Also arranges that the thread's end unregisters it.
         if by_the_way {
             own_in_handler();
@@ -201,7 +202,7 @@ impl Flavour {
     /// Unregisters the calling thread, if it is registered.
     pub(super) fn unregister(&'static self) {
         releases();
-        let _quiet = Quiet::new();
+        let _quiet = Blocked::every();
         let mine = self.mine();
         // SAFETY: `mine` is a thread-local variable of the calling thread; signal handlers do not run.
         let seat = unsafe { (*mine).seat.cast::<Seat>() };
@@ -267,7 +268,7 @@ impl Flavour {
             match error {
                 // Only a signal handler can end the section. Signals are blocked from the check to the sleep, and a handler ends the sleep.
                 SynchronizeError::WouldDeadlock { .. } => {
-                    let quiet = Quiet::new();
+                    let quiet = Blocked::every();
                     if raw::blocked_by_caller(&group.domain).is_err() {
                         quiet.until_handled();
                     }
@@ -426,7 +427,7 @@ pub extern "C" fn still_urcu_check_(flavour: u32, number: u64) -> c_int {
 
 /// As [`thread_ends`], for what signal handlers have begun since; then calls `last`, with no handler in between.
 pub(crate) fn thread_ends_before<R>(last: impl FnOnce() -> R) -> R {
-    let _quiet = Quiet::new();
+    let _quiet = Blocked::every();
     thread_ends();
     last()
 }
