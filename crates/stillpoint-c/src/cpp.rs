@@ -1,7 +1,7 @@
 //! The implementation of `stillpoint/rcu.hpp` and `stillpoint/hazard_pointer.hpp`: two domains, each with a queue of retired objects
 //! and a thread that serves it.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{compiler_fence, AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -441,15 +441,9 @@ impl Drop for Waiting {
 /// Registers our handlers of `fork`. This comes before the program's own code: the program's handlers, which may use the domains, then run
 /// before ours at the start of a `fork` and after ours at its end.
 pub(crate) fn prepare_process() {
-    extern "C" {
-        fn pthread_atfork(
-            prepare: Option<unsafe extern "C" fn()>,
-            parent: Option<unsafe extern "C" fn()>,
-            child: Option<unsafe extern "C" fn()>,
-        ) -> c_int;
-    }
-    // SAFETY: the functions may be called at any time. If there is no memory, no thread serves the queues in a child.
-    unsafe { pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) };
+    // SAFETY: the functions may be called at any time. If there is no memory, no thread serves the queues in a child, and its reports
+    // name its parent's thread.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) };
 }
 
 /// Pauses the deleters while the process forks, except a deleter that forks, and one that waits for the forking thread.
@@ -483,7 +477,11 @@ unsafe extern "C" fn after_in_parent() {
 
 unsafe extern "C" fn after_in_child() {
     count_fork();
-    Number::reset_after_fork(own::find().map(|own| &own.lcore));
+    let own = own::find();
+    if let Some(own) = own {
+        own.tid.set(0);
+    }
+    Number::reset_after_fork(own.map(|own| &own.lcore));
     for found in domains().into_iter().flatten() {
         // SAFETY: this is the only thread. `rcu.hpp` and `hazard_pointer.hpp` state what the child may no longer use.
         unsafe { found.domain.reset_after_fork() };
@@ -491,7 +489,7 @@ unsafe extern "C" fn after_in_child() {
         unsafe { found.queue.reset_after_fork() };
         // Relaxed, both: there is no other thread.
         found.waits.store(false, Ordering::Relaxed);
-        if !(own::find().is_some_and(|own| own.is_worker.get()) && found.queue.is_served_here()) {
+        if !(own.is_some_and(|own| own.is_worker.get()) && found.queue.is_served_here()) {
             // The next retirement starts a thread.
             found.worker.store(0, Ordering::Relaxed);
         }

@@ -5,14 +5,14 @@ use std::fmt::{self, Display};
 use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use stillpoint_sys::tsan;
 
 use super::{answered, print};
 use crate::border::{briefly, call, time, Refusal};
-use crate::own::{self, own};
+use crate::own::own;
 
 /// A variable, to C.
 #[repr(C)]
@@ -255,23 +255,10 @@ fn futex_wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
-/// The calling thread's id (`gettid`).
+/// The calling thread's id (`gettid`). In the child of a `fork`, a handler of `cpp` forgets that of the parent's thread.
 fn tid() -> u32 {
-    extern "C" fn in_child() {
-        if let Some(own) = own::find() {
-            own.tid.set(0);
-        }
-    }
-    // This is not a `Once`: a child that is forked while another thread runs the `Once` would wait for ever.
-    static FORKS: AtomicBool = AtomicBool::new(false);
-
     let tid = &own().tid;
     if tid.get() == 0 {
-        if !FORKS.swap(true, Ordering::Relaxed) {
-            // SAFETY: the function touches only the state of the calling thread, which is the child's only one. If there is no memory
-            // to register it, a child's reports name its parent's thread.
-            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        }
         // SAFETY: the function has no preconditions.
         tid.set(unsafe { libc::gettid() } as u32);
     }
