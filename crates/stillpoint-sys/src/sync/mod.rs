@@ -56,6 +56,18 @@ impl<T> UnsafeCell<T> {
     }
 }
 
+/// Prefetches a cache line. A hint.
+#[inline(always)]
+pub fn prefetch<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch affects only the time, at any address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
 /// Tells the processor, or the model, that this thread waits for another.
 #[inline]
 pub fn spin() {

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use stillpoint_sys::os::ticks as counter;
 #[cfg(any(not(target_os = "linux"), stillpoint_portable))]
 use stillpoint_sys::portable::nanoseconds;
 
@@ -334,13 +336,6 @@ fn both() -> Option<(u64, u64)> {
         (after.wrapping_sub(before), before.wrapping_add(after.wrapping_sub(before) / 2), now)
     });
     reads.min_by_key(|read| read.0).map(|(_, cycles, now)| (cycles, now))
-}
-
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
-fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has this instruction.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Whether the counter is invariant, as the manuals call it, and the kernel uses it for its own time. An invariant

@@ -10,13 +10,13 @@ use std::sync::PoisonError;
 
 use super::array::{many, Array};
 use super::bucket::{Bucket, END, MOVED};
-use super::search::prefetch;
 use super::slab::Touch;
 use super::stripe::{Held, Stripe};
 use super::write::under_lock;
 use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::sync::prefetch;
 use stillpoint_sys::work;
 
 /// Chains that a write moves besides its own. With these, insertions end a growth before they fill the next array.

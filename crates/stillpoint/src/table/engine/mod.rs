@@ -47,11 +47,11 @@ use bucket::Bucket;
 use hint::hint;
 use inits::Inits;
 use places::Places;
-use search::prefetch;
 use slab::Touch;
 use sole::Cursor;
 use stillpoint_sys::panics::{catch, resume};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
+use stillpoint_sys::sync::prefetch;
 use store::Store;
 use stripe::Stripes;
 

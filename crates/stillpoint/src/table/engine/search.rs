@@ -20,6 +20,7 @@ use crate::rcu::Reader;
 use crate::table::busted::{self, Variant};
 use crate::table::orders;
 use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::sync::prefetch;
 
 /// A pair that a hazard slot holds. Dropping this gives the slot back.
 ///
@@ -305,18 +306,6 @@ fn prefetch_entry<K, V>(lens: Lens<'_, K, V>, view: View<'_>, hash: u64) -> u32 
     // slot as long as the table exists.
     prefetch(lens.pair(entry).as_ptr());
     entry
-}
-
-/// Prefetches a cache line. A hint.
-#[inline(always)]
-pub(crate) fn prefetch<T>(address: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch affects only the time, at any address.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
 }
 
 impl<K, V, S> Inner<K, V, S> {

@@ -532,17 +532,6 @@ impl<T> Record<T> {
         value
     }
 
-    /// Prefetches the record.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-            // SAFETY: a prefetch is safe at any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(self).cast()) };
-        }
-    }
-
     pub(super) fn is_revoked(&self) -> bool {
         // Relaxed: the fence before it orders it. See `Home::hint`.
         phase(self.state.load(Ordering::Relaxed)) == REVOKED

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use stillpoint_sys::os::thread_handle;
 use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::sync::prefetch;
 
 use super::alarm::{Alarm, Sleep};
 use super::entry::{await_reset, begin_delay, has_room_for, take_in, Entry, DELAYED};
@@ -125,7 +126,7 @@ impl<T> TimerService<T> {
                 break true;
             }
             if let Some(later) = sink.peek_ahead(AHEAD) {
-                later.prefetch();
+                prefetch(later);
             }
             let Some(record) = sink.peek() else { break false };
             if !record.is_armed() {
