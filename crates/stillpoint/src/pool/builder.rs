@@ -402,7 +402,7 @@ impl<P> PoolBuilder<P> {
     /// ```
     pub fn build(self) -> Result<P, BuildError> {
         let plan = self.plan()?;
-        Ok((self.finish)(AnyPool::new(Core::new(&plan, self.life, self.given)?)))
+        Ok((self.finish)(AnyPool::new(Core::new(plan, self.life, self.given)?)))
     }
 
     /// What [`info`](AnyPool::info) will say of the pool, before it has memory, for callers that find that memory themselves.

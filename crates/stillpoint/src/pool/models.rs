@@ -75,7 +75,7 @@ impl World {
             counts_calls: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
-        let core = Core::new(&plan, Life::default(), None).expect("a model needs no memory");
+        let core = Core::new(plan, Life::default(), None).expect("a model needs no memory");
         let out = (0..per_bucket * buckets as usize).map(|_| UnsafeCell::new(false)).collect();
         Arc::new(Self { core, out })
     }

@@ -2,7 +2,6 @@
 
 use std::ptr::NonNull;
 
-use super::geometry::Geometry;
 use super::row::{Row, NONE};
 use super::{high_water, Core, Plan, Shard};
 use crate::pool::audit::{Audit, CacheStats, CallStats, Info, PoolStats};
@@ -22,53 +21,34 @@ enum Spot {
     Busy,
 }
 
-impl Geometry {
-    /// The part of the answer that is the geometry.
-    fn info(&self) -> Info {
-        Info {
-            stride: self.stride(),
-            objects_per_block: self.objects() as usize,
-            bucket_bytes: self.bucket_bytes(),
-            shift: self.colour(),
-            ..Info::default()
-        }
-    }
-}
-
 impl Plan {
     /// What [`Core::info`] will say, without the memory.
     pub(crate) fn info(&self) -> Info {
         Info {
             object_bytes: self.size,
+            stride: self.geometry.stride(),
+            objects_per_block: self.geometry.objects() as usize,
+            bucket_bytes: self.geometry.bucket_bytes(),
+            shift: self.geometry.colour(),
             max_objects: self.most_buckets as usize * self.geometry.objects() as usize,
             cache: self.cache_limit(),
             high_water: high_water(self.high_water, self.buckets) as usize,
             max_locals: self.locals,
             hardened: self.hardened,
             counts_calls: self.counts_calls,
-            ..self.geometry.info()
+            memory: Vec::new(),
         }
     }
 }
 
 impl Core {
     pub(crate) fn info(&self) -> Info {
-        Info {
-            object_bytes: self.size,
-            max_objects: self.maximum(),
-            cache: self.cache,
-            high_water: self.high_water() as usize,
-            max_locals: self.most_handles,
-            hardened: self.is_hardened(),
-            counts_calls: self.counts_calls,
-            memory: self.memory().collect(),
-            ..self.geometry.info()
-        }
+        Info { high_water: self.high_water() as usize, memory: self.memory().collect(), ..self.plan.info() }
     }
 
     /// The number of all objects, and of those that are allocated.
     pub(crate) fn totals(&self) -> (usize, usize) {
-        if self.common {
+        if self.plan.common {
             return self.totals_in_common();
         }
         let of = |shard: &Shard| {
@@ -148,7 +128,7 @@ impl Core {
     /// Checks the pool, and returns the first inconsistency as an error. Exact when no thread uses the pool meanwhile.
     pub(crate) fn audit(&self) -> Result<Audit, String> {
         let mut audit = Audit { fill: vec![0; self.geometry.objects() as usize + 1], ..Audit::default() };
-        if self.common {
+        if self.plan.common {
             return self.audit_in_common(audit);
         }
         let mut places = vec![Spot::Busy; self.rows.len()];
@@ -339,7 +319,7 @@ mod tests {
             counts_calls: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
-        Core::new(&plan, Life::default(), None).expect("a little memory")
+        Core::new(plan, Life::default(), None).expect("a little memory")
     }
 
     /// Makes a pool whose shard has a partial bucket, a whole one, a busy one, and one with an object in the inbox.

@@ -37,7 +37,7 @@ fn growing(per_bucket: usize, buckets: u32, most_buckets: u32, cache: usize) -> 
         counts_calls: false,
         want: Want { reserved: false, transparent: false, small: true, node: None },
     };
-    Core::new(&plan, Life::default(), None).expect("a little memory")
+    Core::new(plan, Life::default(), None).expect("a little memory")
 }
 
 fn all(handle: &Handle<'_>) -> Vec<*mut u8> {

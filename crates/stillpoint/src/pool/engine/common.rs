@@ -45,7 +45,7 @@ impl Core {
     /// There is room for `most` objects.
     pub(crate) unsafe fn take_from_common(&self, to: *mut *mut u8, most: usize) -> usize {
         // Relaxed: it only says where to begin.
-        let turn = if self.cold_first { self.turn.load(Ordering::Relaxed) } else { 0 };
+        let turn = if self.plan.hardened { self.turn.load(Ordering::Relaxed) } else { 0 };
         let mut taken = 0;
         let mut from = turn;
         loop {
@@ -63,7 +63,7 @@ impl Core {
                         // `most`: at most as many bits were taken as were wanted.
                         unsafe { to.add(taken).write(self.address(row, bit)) };
                         taken += 1;
-                        if self.cold_first {
+                        if self.plan.hardened {
                             // Relaxed: it only says where to begin.
                             self.turn.store(row * u64::BITS + bit + 1, Ordering::Relaxed);
                         }

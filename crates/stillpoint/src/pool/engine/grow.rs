@@ -288,7 +288,7 @@ impl Core {
         let rows = self.geometry.rows();
         for bucket in first..first + buckets {
             let row = &self.rows[(bucket * rows) as usize];
-            if self.common {
+            if self.plan.common {
                 self.put_in_common(bucket * rows);
             } else {
                 row.free.set(self.geometry.objects());
@@ -344,7 +344,7 @@ impl Core {
                     undo.made += 1;
                 } else if self.is_hardened() {
                     // SAFETY: the object is in the piece's memory, which no other thread uses yet.
-                    unsafe { super::harden::poison(object, self.size) };
+                    unsafe { super::harden::poison(object, self.plan.size) };
                 }
             }
         }

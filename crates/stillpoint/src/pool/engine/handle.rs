@@ -29,7 +29,8 @@ pub(crate) struct Handle<'p> {
 impl<'p> Handle<'p> {
     pub(crate) fn new(core: &'p Core) -> Result<Self, NoShard> {
         let nobody = core.nobody();
-        let (shard, kept, is_open) = (Cell::new(nobody), Cell::new(nobody), Cell::new(core.counts_calls));
+        let (shard, kept, is_open) =
+            (Cell::new(nobody), Cell::new(nobody), Cell::new(core.plan.counts_calls));
         let handle = Self { core, shard, kept, is_open, stays: PhantomData };
         handle.attach()?;
         handle.close();
@@ -69,7 +70,7 @@ impl<'p> Handle<'p> {
     /// as they were.
     #[inline]
     fn is_closed(&self) -> bool {
-        self.core.counts_calls && !self.is_open.get()
+        self.core.plan.counts_calls && !self.is_open.get()
     }
 
     /// Makes a call with the handle's shard, and counts it, unless other threads hold all shards.
@@ -740,7 +741,7 @@ impl Core {
 
     /// Counts an object (0) or a block (1) that is freed without a handle, in a pool that counts calls.
     fn count_dropped(&self, which: usize, is_accepted: bool) {
-        if self.counts_calls && is_accepted {
+        if self.plan.counts_calls && is_accepted {
             // Relaxed: a count.
             self.dropped[which].fetch_add(1, Ordering::Relaxed);
         }
@@ -749,7 +750,7 @@ impl Core {
     /// The shard that owns the bucket of an object. In a small pool, one that no thread holds.
     pub(crate) fn owner_of(&self, object: *mut u8) -> Option<&Shard> {
         let row = self.place_of(object)?.row;
-        if self.common {
+        if self.plan.common {
             return Some(self.nobody());
         }
         self.shard(self.owner_of_row(row))

@@ -42,7 +42,7 @@ impl Core {
         if self.poisons() {
             // SAFETY: this was a free object of a pool that poisons. So its bytes are initialised, and only the caller
             // has them.
-            let bytes = unsafe { std::slice::from_raw_parts(object, self.size) };
+            let bytes = unsafe { std::slice::from_raw_parts(object, self.plan.size) };
             if bytes.iter().any(|&byte| byte != POISON) {
                 self.misused(1);
             }
@@ -56,7 +56,7 @@ impl Core {
         let was_out = armed.0[row as usize].fetch_and(!(1 << bit), Ordering::Relaxed) & 1 << bit != 0;
         if was_out && self.poisons() {
             // SAFETY: the object was allocated, and its owner gives it up.
-            unsafe { poison(object, self.size) };
+            unsafe { poison(object, self.plan.size) };
         }
         was_out
     }

@@ -52,7 +52,7 @@ impl<'c> Hold<'c> {
     pub(crate) unsafe fn draw(self, to: *mut *mut u8, most: usize) -> usize {
         let broken = self.end_of(&self.shard.partial);
         // Recently freed objects are in partial buckets: avoid these if old objects come first.
-        let broken = broken.filter(|_| !self.core.cold_first || self.shard.whole.len() == 0);
+        let broken = broken.filter(|_| !self.core.plan.hardened || self.shard.whole.len() == 0);
         let (is_whole, list) = match broken {
             Some(_) => (false, &self.shard.partial),
             None => (true, &self.shard.whole),
@@ -132,7 +132,7 @@ impl<'c> Hold<'c> {
     /// Which of the free objects to draw: the first, or each in turn if old objects come first.
     #[inline(always)]
     fn next_bit(self, row: u32, left: u64) -> u32 {
-        if !self.core.cold_first {
+        if !self.core.plan.hardened {
             return left.trailing_zeros();
         }
         let turn = &self.core.rows[row as usize].turn;
@@ -144,7 +144,7 @@ impl<'c> Hold<'c> {
 
     /// The bucket to take from: the newest, or the oldest if old objects come first.
     fn end_of(self, list: &List) -> Option<u32> {
-        if self.core.cold_first {
+        if self.core.plan.hardened {
             list.last()
         } else {
             list.first()

@@ -63,7 +63,9 @@ pub(crate) struct Plan {
     pub(crate) common: bool,
     pub(crate) high_water: Option<u32>,
     pub(crate) locals: usize,
+    /// Whether uses are checked, and the objects allocated first that have been free for the longest time.
     pub(crate) hardened: bool,
+    /// Whether all calls are counted: see `Handle::open`.
     pub(crate) counts_calls: bool,
     pub(crate) want: stillpoint_sys::linux::region::Want,
 }
@@ -124,32 +126,25 @@ pub(crate) struct Life {
 /// A pool without its types.
 pub(crate) struct Core {
     geometry: Geometry,
-    size: usize,
+    /// Hot paths read only its flags: the rest of what they use has fields of its own.
+    plan: Plan,
     extent: Extent,
     rows: Box<[Row]>,
     store: Store,
     depot: Depot,
     /// Each is made when a handle first needs it, and all before it are held.
     shards: Box<[Lasting<Shard>]>,
-    /// The number of handles that hold a shard, and the most that may.
+    /// The number of handles that hold a shard.
     handles: AtomicUsize,
-    most_handles: usize,
     /// The shard of parked handles: its cache has no objects and no room.
     nobody: Box<Shard>,
     cache: usize,
     /// Whether shards have an open bucket: in pools without caches, unless they are hardened. See `open`.
     opens: bool,
-    /// Whether all threads take objects from the same words: see `common`.
-    common: bool,
-    /// The place at which the next search of such a pool begins, if it is hardened.
+    /// The place at which the next search of a common pool begins, if it is hardened.
     turn: AtomicU32,
     high_water: AtomicU32,
-    fixed_high_water: Option<u32>,
-    /// Whether the objects that have been free for the longest time are allocated first: in hardened pools.
-    cold_first: bool,
-    /// Whether all calls are counted: see `Handle::open`.
-    counts_calls: bool,
-    /// Objects and blocks that were freed without a handle, in such a pool.
+    /// Objects and blocks that were freed without a handle, in a pool that counts calls.
     dropped: [std::sync::atomic::AtomicUsize; 2],
     armed: Option<Armed>,
     pub(crate) life: Life,
@@ -167,9 +162,9 @@ unsafe impl Sync for Core {}
 
 impl Core {
     /// The core does not move: shards point to it.
-    pub(crate) fn new(plan: &Plan, life: Life, given: Option<Given>) -> Result<Arc<Self>, BuildError> {
+    pub(crate) fn new(plan: Plan, life: Life, given: Option<Given>) -> Result<Arc<Self>, BuildError> {
         let geometry = plan.geometry;
-        let extent = Extent::new(plan, given)?;
+        let extent = Extent::new(&plan, given)?;
         let rows = extent.places() as usize * geometry.rows() as usize;
         // A hardened pool records each object's state, and refuses double frees at once.
         let armed = plan.hardened.then(|| Armed::new(rows).ok_or_else(|| plan.no_memory())).transpose()?;
@@ -182,34 +177,29 @@ impl Core {
         let nothing = Cache::new(0, 0).ok_or_else(|| plan.no_memory())?;
         let core = Arc::new_cyclic(|core| Self {
             geometry,
-            size: plan.size,
             extent,
             rows,
             store: Store::new(),
             depot,
             shards,
             handles: AtomicUsize::new(0),
-            most_handles: plan.locals,
             nobody: Box::new(Shard::new(row::NONE, core.as_ptr(), nothing)),
             cache,
             opens: cache == 0 && !plan.hardened && !plan.common,
-            common: plan.common,
             turn: AtomicU32::new(0),
             high_water: AtomicU32::new(0),
-            fixed_high_water: plan.high_water,
-            cold_first: plan.hardened,
-            counts_calls: plan.counts_calls,
             dropped: Default::default(),
             armed,
             life,
             misuses: std::sync::atomic::AtomicUsize::new(0),
             corrections: AtomicIsize::new(0),
+            plan,
         });
         // In a model, all shards are made now: nothing orders the making of a shard before its first hold by another
         // thread.
-        let eager = if cfg!(stillpoint_loom) { 2 * plan.locals } else { 0 };
+        let eager = if cfg!(stillpoint_loom) { 2 * core.plan.locals } else { 0 };
         (0..eager).for_each(|index| _ = core.make_shard(index));
-        core.extend(plan.buckets)?;
+        core.extend(core.plan.buckets)?;
         Ok(core)
     }
 
@@ -219,7 +209,7 @@ impl Core {
 
     /// The most handles that may hold a shard.
     pub(crate) fn most_handles(&self) -> usize {
-        self.most_handles
+        self.plan.locals
     }
 
     /// Number of objects that the pool may grow to.
@@ -255,7 +245,7 @@ impl Core {
 
     /// Takes hold of a shard: one that was left, or a new one.
     fn hold_one(&self) -> Result<&Shard, NoShard> {
-        let more = |handles: usize| (handles < self.most_handles).then_some(handles + 1);
+        let more = |handles: usize| (handles < self.plan.locals).then_some(handles + 1);
         // Relaxed, both: a count. The state word of each shard orders its holders.
         self.handles
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
@@ -331,7 +321,7 @@ impl Core {
 
     fn set_high_water(&self, buckets: u32) {
         // Relaxed: a number for tuning.
-        self.high_water.store(high_water(self.fixed_high_water, buckets), Ordering::Relaxed);
+        self.high_water.store(high_water(self.plan.high_water, buckets), Ordering::Relaxed);
     }
 
     /// Counts misuses that were found after the faulty call had returned.

@@ -14,7 +14,7 @@ impl Core {
     /// the owner's inbox. Returns how many objects the caller has freed. In a small pool, which has no owners and no counts,
     /// makes the objects free, and returns 0.
     pub(crate) fn deliver(&self, row: u32, bits: u64) -> u32 {
-        if self.common {
+        if self.plan.common {
             self.free_to_common(row, bits);
             return 0;
         }
@@ -92,7 +92,7 @@ impl Core {
     }
 
     pub(crate) fn free_bits_stray(&self, row: u32, bits: u64) {
-        if self.common {
+        if self.plan.common {
             self.free_to_common(row, bits);
             return;
         }

@@ -15,7 +15,7 @@ impl Hold<'_> {
     /// # Safety
     /// There is room for `room` objects at `to`.
     pub(crate) unsafe fn obtain(self, to: *mut *mut u8, want: usize, enough: usize, room: usize) -> usize {
-        if self.core.common {
+        if self.core.plan.common {
             // SAFETY: there is room for `room` objects, by the caller's promise, and `enough` is not more.
             return unsafe { self.core.take_from_common(to, enough) };
         }
@@ -47,7 +47,7 @@ impl Hold<'_> {
 
     /// Takes a whole bucket from any source. No user code runs meanwhile.
     pub(crate) fn obtain_whole(self) -> Option<u32> {
-        if self.core.common {
+        if self.core.plan.common {
             return self.core.take_bucket_from_common();
         }
         self.collect();
