@@ -1,5 +1,5 @@
 //! The atomics of the engine, and its cells: the standard library's, or loom's in a model. Also a lock for short work, a door,
-//! an inbox, a place for a value that threads hand to each other, and values that last.
+//! an inbox, a place for a value that threads hand to each other, values that last, and a witness of when an object is used.
 
 mod door;
 mod inbox;
@@ -7,6 +7,7 @@ mod lasting;
 mod patience;
 mod place;
 mod try_lock;
+mod witness;
 
 pub use door::Door;
 pub use inbox::{Inbox, Message, Messages};
@@ -14,6 +15,7 @@ pub use lasting::Lasting;
 pub use patience::Patience;
 pub use place::Place;
 pub use try_lock::{Locked, TryLock};
+pub use witness::Witness;
 
 #[cfg(not(stillpoint_loom))]
 pub use std::sync::atomic;

@@ -14,6 +14,7 @@ use super::bucket::{Bucket, BITS, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use stillpoint_sys::sync::Witness;
 
 /// Stripes of a small table, and its buckets.
 pub(super) const FEW: usize = 16;
@@ -66,34 +67,8 @@ pub(crate) struct Array {
     /// Number of stripes whose buckets have all moved.
     stripes_moved: AtomicUsize,
     stripe_limit: i32,
-    #[cfg(stillpoint_loom)]
+    /// Reports to a model a lookup that does not happen before the array's free.
     witness: Witness,
-}
-
-/// Reports to a model a lookup in an array that does not happen before the array's free.
-#[cfg(stillpoint_loom)]
-#[derive(Debug)]
-struct Witness(loom::cell::UnsafeCell<bool>);
-
-// SAFETY: written only by `end`; the models check that this happens after every read.
-#[cfg(stillpoint_loom)]
-unsafe impl Sync for Witness {}
-// SAFETY: the value is a flag; the models check that its accesses are ordered.
-#[cfg(stillpoint_loom)]
-unsafe impl Send for Witness {}
-
-#[cfg(stillpoint_loom)]
-impl Witness {
-    fn read(&self) {
-        // SAFETY: the protocol under test keeps the buckets alive; loom reports it where it does not.
-        let alive = self.0.with(|place| unsafe { *place });
-        assert!(alive, "Causality violation: an array was read after its free");
-    }
-
-    fn end(&self) {
-        // SAFETY: under the protocol under test, no reader is left; loom reports it if one is.
-        self.0.with_mut(|place| unsafe { *place = false });
-    }
 }
 
 impl Array {
@@ -120,8 +95,7 @@ impl Array {
             longest: Unmodelled32::new(1),
             next: AtomicPtr::new(ptr::null_mut()),
             stripes_moved: AtomicUsize::new(0),
-            #[cfg(stillpoint_loom)]
-            witness: Witness(loom::cell::UnsafeCell::new(true)),
+            witness: Witness::alive(),
         }))
     }
 
@@ -367,7 +341,6 @@ impl<'a> View<'a> {
     /// The first bucket of the chain that `hash` belongs to.
     #[inline(always)]
     pub(crate) fn bucket(&self, hash: u64) -> &'a Bucket {
-        #[cfg(stillpoint_loom)]
         self.array.witness.read();
         // SAFETY: the index is masked, so the bucket is within the slab. The slab is not freed while this view is used
         // (see `Inner::view_in_region` and `Pins`).
