@@ -90,14 +90,14 @@ const RUST_PEERS: [&str; 14] = [
     "seize",
     "haphazard",
     "papaya",
+    "object-pool",
+    "sharded-slab",
+    "bustle",
     "dashmap",
     "scc",
     "nexus-timer",
     "tokio-util",
     "hierarchical_hash_wheel_timer",
-    "object-pool",
-    "sharded-slab",
-    "bustle",
 ];
 
 fn main() {
@@ -109,27 +109,24 @@ fn main() {
     println!("cargo::rerun-if-env-changed=STILLPOINT_PEERS");
     watch_pkg_config_directories();
 
+    let mut versions: Vec<String> = Vec::new();
     for peer in &PEERS {
-        let (version, why) = match build(peer) {
+        let why = match build(peer) {
             Ok(version) => {
                 println!("cargo::rustc-cfg=peer_{}", peer.key);
-                (version, String::new())
+                versions.push(format!("{} {version}", peer.name));
+                String::new()
             }
-            Err(why) => (String::new(), why),
+            Err(why) => why,
         };
-        let key = peer.key.to_uppercase();
-        println!("cargo::rustc-env=STILLPOINT_PEER_{key}_VERSION={version}");
-        println!("cargo::rustc-env=STILLPOINT_PEER_{key}_WHY={why}");
+        println!("cargo::rustc-env=STILLPOINT_PEER_{}_WHY={why}", peer.key.to_uppercase());
     }
 
     let lock = read_cargo_lock().unwrap_or_default();
-    for package in RUST_PEERS {
-        let key = package.to_uppercase().replace('-', "_");
-        println!(
-            "cargo::rustc-env=STILLPOINT_PEER_{key}_VERSION={}",
-            locked_version(&lock, package).unwrap_or("unknown")
-        );
-    }
+    versions.extend(
+        RUST_PEERS.map(|package| format!("{package} {}", locked_version(&lock, package).unwrap_or("unknown"))),
+    );
+    println!("cargo::rustc-env=STILLPOINT_PEER_VERSIONS={}", versions.join("|"));
 }
 
 /// Compiles and links one peer. Returns its version, or why it is left out.
@@ -148,7 +145,8 @@ fn build(peer: &Peer) -> Result<String, String> {
 
     let mut includes: Vec<PathBuf> = Vec::new();
     let mut link_paths: Vec<PathBuf> = Vec::new();
-    let mut version = "unknown".to_owned();
+    // Our own interface has the version of this crate.
+    let mut version = if peer.modules.is_empty() { env!("CARGO_PKG_VERSION") } else { "unknown" }.to_owned();
     for module in peer.modules {
         match pkg_config::Config::new().cargo_metadata(false).probe(module) {
             Ok(library) => {

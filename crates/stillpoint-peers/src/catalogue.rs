@@ -112,28 +112,5 @@ pub fn missing() -> &'static [MissingPeer] {
 
 /// The peers that this build has, and the versions it was built against; `unknown` if a peer does not say.
 pub fn versions() -> Vec<(&'static str, &'static str)> {
-    vec![
-        #[cfg(peer_c)]
-        ("stillpoint.h", env!("CARGO_PKG_VERSION")),
-        #[cfg(peer_urcu)]
-        ("liburcu", env!("STILLPOINT_PEER_URCU_VERSION")),
-        #[cfg(peer_dpdk)]
-        ("dpdk", env!("STILLPOINT_PEER_DPDK_VERSION")),
-        #[cfg(peer_ck)]
-        ("ck", env!("STILLPOINT_PEER_CK_VERSION")),
-        ("crossbeam-epoch", env!("STILLPOINT_PEER_CROSSBEAM_EPOCH_VERSION")),
-        ("crossbeam-queue", env!("STILLPOINT_PEER_CROSSBEAM_QUEUE_VERSION")),
-        ("crossbeam-skiplist", env!("STILLPOINT_PEER_CROSSBEAM_SKIPLIST_VERSION")),
-        ("seize", env!("STILLPOINT_PEER_SEIZE_VERSION")),
-        ("haphazard", env!("STILLPOINT_PEER_HAPHAZARD_VERSION")),
-        ("papaya", env!("STILLPOINT_PEER_PAPAYA_VERSION")),
-        ("object-pool", env!("STILLPOINT_PEER_OBJECT_POOL_VERSION")),
-        ("sharded-slab", env!("STILLPOINT_PEER_SHARDED_SLAB_VERSION")),
-        ("bustle", env!("STILLPOINT_PEER_BUSTLE_VERSION")),
-        ("dashmap", env!("STILLPOINT_PEER_DASHMAP_VERSION")),
-        ("scc", env!("STILLPOINT_PEER_SCC_VERSION")),
-        ("nexus-timer", env!("STILLPOINT_PEER_NEXUS_TIMER_VERSION")),
-        ("tokio-util", env!("STILLPOINT_PEER_TOKIO_UTIL_VERSION")),
-        ("hierarchical_hash_wheel_timer", env!("STILLPOINT_PEER_HIERARCHICAL_HASH_WHEEL_TIMER_VERSION")),
-    ]
+    env!("STILLPOINT_PEER_VERSIONS").split('|').filter_map(|peer| peer.split_once(' ')).collect()
 }
