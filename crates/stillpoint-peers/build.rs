@@ -124,7 +124,8 @@ fn main() {
 
     let lock = read_cargo_lock().unwrap_or_default();
     versions.extend(
-        RUST_PEERS.map(|package| format!("{package} {}", locked_version(&lock, package).unwrap_or("unknown"))),
+        RUST_PEERS
+            .map(|package| format!("{package} {}", locked_version(&lock, package).unwrap_or("unknown"))),
     );
     println!("cargo::rustc-env=STILLPOINT_PEER_VERSIONS={}", versions.join("|"));
 }

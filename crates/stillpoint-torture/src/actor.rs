@@ -12,9 +12,8 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use rustix::io;
-use rustix::thread::{CpuSet, sched_setaffinity};
 use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::cpus::run_on;
 
 use crate::arena::{Context, Maker};
 use crate::counts::{Count, SECTIONS, Tally};
@@ -133,13 +132,6 @@ impl<'s> Actor<'s> {
             self.tally.count(Count::Moved);
         }
     }
-}
-
-/// Restricts the calling thread to these CPUs.
-pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    cpus.iter().for_each(|&cpu| set.set(cpu));
-    sched_setaffinity(None, &set)
 }
 
 /// Spins for a random number of turns, up to two to the power of a random one of `magnitudes`.

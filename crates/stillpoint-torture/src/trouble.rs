@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use rustix::thread::{CpuSet, Pid, futex, sched_getaffinity};
+use stillpoint_harness::machine::cpus::run_on;
 
-use crate::actor::{Shared, own_id, run_on};
+use crate::actor::{Shared, own_id};
 use crate::counts::{Count, Tally};
 use crate::findings::Findings;
 use crate::findings::PATIENCE;

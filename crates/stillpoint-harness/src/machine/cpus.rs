@@ -22,9 +22,15 @@ pub fn allowed() -> Vec<usize> {
 
 /// Pins the calling thread to one CPU.
 pub fn pin(cpu: usize) -> Result<(), String> {
+    run_on(&[cpu])
+}
+
+/// Lets the calling thread, and those that it starts, run on any of these CPUs.
+pub fn run_on(cpus: &[usize]) -> Result<(), String> {
     let mut set = CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set).map_err(|error| format!("cannot run on CPU {cpu}: {error}"))
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| format!("cannot run on CPU {}: {error}", format_list(cpus)))
 }
 
 /// Reads a list such as `0,2-5`, in the order given, as Linux writes them.

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use rustix::thread::CpuSet;
 
 use super::Accel;
 use crate::interrupt::{self, AtTheEnd};
+use crate::machine::cpus;
 use crate::output;
 
 /// Memory of a usual guest in MiB: the program, and the arrays of the contenders.
@@ -245,12 +245,9 @@ impl Guest<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut cpus = CpuSet::new();
-        self.host_cpus.iter().for_each(|&cpu| cpus.set(cpu));
         thread::scope(|scope| {
             let starter = scope.spawn(|| {
-                rustix::thread::sched_setaffinity(None, &cpus)
-                    .map_err(|error| format!("cannot run on the CPUs {:?}: {error}", self.host_cpus))?;
+                cpus::run_on(self.host_cpus)?;
                 command.spawn().map_err(|error| format!("cannot start {}: {error}", self.qemu.display()))
             });
             starter.join().unwrap_or_else(|_| Err("the thread that starts QEMU panicked".to_owned()))

@@ -4,10 +4,10 @@ use std::sync::Barrier as StartingLine;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::thread::CpuSet;
 use stillpoint_harness::experiment::control::with_control;
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::interrupt;
+use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
@@ -21,10 +21,7 @@ use super::{Plan, Setting, State, crowd, readers};
 const LEAST: usize = 2;
 
 pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
-    let mut cpus = CpuSet::new();
-    plan.cpus.iter().for_each(|&cpu| cpus.set(cpu));
-    rustix::thread::sched_setaffinity(None, &cpus)
-        .map_err(|error| format!("cannot run on the chosen CPUs: {error}"))?;
+    cpus::run_on(&plan.cpus)?;
     if plan.on_module {
         device::take_over()?;
     }

@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bustle::{Mix, Workload};
-use rustix::thread::CpuSet;
+use stillpoint_harness::machine::cpus::run_on;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::random::Random;
 use stillpoint_peers::table::{Collected, Map, TableKey, TableValue};
@@ -70,14 +70,6 @@ pub(super) fn row(contender: &str, name: &str, threads: usize, capacity: usize) 
 
 fn log2(capacity: usize) -> u8 {
     capacity.ilog2() as u8
-}
-
-/// Lets the calling thread, and those that it starts, run on any of these CPUs.
-pub(super) fn run_on(cpus: &[usize]) -> Result<(), String> {
-    let mut set = CpuSet::new();
-    cpus.iter().for_each(|&cpu| set.set(cpu));
-    rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|error| format!("cannot run on the chosen CPUs: {error}"))
 }
 
 pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(

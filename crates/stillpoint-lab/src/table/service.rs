@@ -12,11 +12,11 @@ use stillpoint::rcu::{self, Domain};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::experiment::threads::{Account, start_all};
+use stillpoint_harness::machine::cpus::run_on;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::table::{Bound, Dash, Locked, Map, TableKey, TableValue};
 
 use super::FEW;
-use super::mixes::run_on;
 use super::ours::Ours;
 use super::single::Figures;
 

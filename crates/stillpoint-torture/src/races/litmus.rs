@@ -12,8 +12,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired};
+use stillpoint_harness::machine::cpus::run_on;
 
-use crate::actor::run_on;
 use crate::arena::{Context, Handle, Maker};
 use crate::awaiting::Stores;
 use crate::counts::{Hold, Kind, Looks, Runs};

@@ -9,8 +9,9 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::limits::WhenFull;
 use stillpoint::rcu::{Boost, Domain, RcuCell};
+use stillpoint_harness::machine::cpus::run_on;
 
-use crate::actor::{Sections, is_over, join, run_on, spin};
+use crate::actor::{Sections, is_over, join, spin};
 use crate::arena::{Handle, Maker};
 use crate::awaiting::{Stores, block_on};
 use crate::counts::Runs;

@@ -11,8 +11,9 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
+use stillpoint_harness::machine::cpus::run_on;
 
-use crate::actor::{Shared, is_over, join, run_on};
+use crate::actor::{Shared, is_over, join};
 use crate::arena::{Context, Maker};
 use crate::awaiting::Stores;
 use crate::counts::{Hold, Kind, Looks, Runs};
