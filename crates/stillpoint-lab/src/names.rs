@@ -134,7 +134,6 @@ const WORDS: &[(&str, &str)] = words! {
     "c/protected": "stillpoint/protected through stillpoint.h",
     "drop-in/urcu-qsbr": "the program of liburcu/qsbr, compiled with our urcu-qsbr.h",
     "drop-in/urcu-memb": "the program of liburcu/memb, compiled with our urcu.h",
-    "drop-in/urcu-mb": "the program of liburcu/mb, compiled with our urcu.h",
     "drop-in/urcu-mb+boost": "the program of liburcu/mb, compiled with our urcu.h; preempted readers are \
         raised to a real-time priority",
     "drop-in/rte_rcu_qsbr": "the program of dpdk/rcu, compiled with our rte_rcu_qsbr.h",
@@ -143,17 +142,6 @@ const WORDS: &[(&str, &str)] = words! {
     "stillpoint/table+guard": "stillpoint::table, with one region for all lookups",
     "stillpoint/table+get": "stillpoint::table, by Table::get, with the reader of the thread in the default \
         domain",
-    // In results of older versions.
-    "paces": "delays and costs by the shortest time between two heavy fences",
-    "signal/hybrid": "flat up to some number of threads, along the tree beyond",
-    "signal/tree-unhelped": "the tree, without the initiator sending in place of late threads",
-    "pace/fence": "only heavy fences, at the rate of the retirements",
-    "pace/0us": "a heavy fence whenever something waits",
-    "pace/50us": "at least 50 µs between two heavy fences for less than a batch: the default",
-    "pace/200us": "at least 200 µs between two heavy fences for less than a batch",
-    "pace/1000us": "at least 1,000 µs between two heavy fences for less than a batch",
-    "pace/busy": "as pace/50us, with a writer that retires without a pause, and polls after each 64 objects",
-    "stillpoint/table+bind": "stillpoint::table, with the reader bound to the table for each lookup",
     "dpdk/rte_hash": "DPDK's hash table, lock-free",
     "papaya+guard": "papaya's hash table, pinned once for all lookups",
     "dashmap": "a hash table in shards behind locks",

@@ -151,7 +151,7 @@ impl Shown {
 
 /// Whether a contender is of this library.
 pub(super) fn is_ours(name: &str) -> bool {
-    ["stillpoint", "signal", "module", "symmetric", "pace", "c", "drop-in"].contains(&group(name))
+    ["stillpoint", "signal", "module", "symmetric", "c", "drop-in"].contains(&group(name))
 }
 
 /// Our contenders that are compared with the others: what a user of the library gets who chooses nothing. If there are
