@@ -74,7 +74,7 @@ impl Element {
     }
 
     /// Makes the element look freed.
-    pub(crate) fn poison(&self) {
+    pub fn poison(&self) {
         // Stores through atomics, so that they are not removed as dead: a reader that still holds the element must see them.
         self.value.store(Self::POISON, Ordering::Relaxed);
         for word in [self.body.first(), self.body.last()].into_iter().flatten() {

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use super::urcu::{Field, Flavour, Functions, KINDS, Membership, Urcu};
 use super::{RawJob, urcu_sync};
 use crate::c_functions::opaque;
-use crate::table::Broken;
-use crate::{Contender, Element, Named, ReadOutcome, Recipe};
+use crate::{Element, Named, ReadOutcome, Recipe};
 
 opaque! {
     /// `struct cds_lfht`.
@@ -144,18 +143,4 @@ pub(crate) fn contenders(
         made.push((urcu_sync::NAME, urcu_sync::over(field(urcu_sync::FLAVOUR)?)));
     }
     Ok(made)
-}
-
-/// `liburcu/qsbr` with a defect, on a table that is never freed.
-///
-/// # Errors
-/// If there is no memory for the table.
-pub(crate) fn broken(broken: Broken, elements: usize, recipe: Recipe) -> Result<Box<dyn Contender>, String> {
-    let kind = match broken {
-        Broken::Leaks => &super::urcu::LEAKING,
-        Broken::StaysLinked => &super::urcu::STAYING,
-    };
-    let table = Arc::new(Lfht::new(kind.flavour, elements, recipe)?);
-    std::mem::forget(Arc::clone(&table));
-    Ok(Box::new(Urcu { field: Field::Table(table), kind }))
 }

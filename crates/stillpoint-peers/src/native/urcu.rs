@@ -317,45 +317,6 @@ impl Drop for UrcuWriter<'_> {
     }
 }
 
-/// Broken flavours, to test that measurements detect them.
-static LEAKS: Flavour = Flavour {
-    calls: Calls { retire: forget, ..calls!("stillpoint_urcu_qsbr_") },
-    tables: Some(tables!("stillpoint_urcu_qsbr_table_")),
-};
-pub(super) static LEAKING: Kind = kind("liburcu/qsbr", &LEAKS);
-static STAYS: Flavour = Flavour {
-    calls: Calls { retire: poison, ..calls!("stillpoint_urcu_qsbr_") },
-    tables: Some(Functions { unlink: find, ..tables!("stillpoint_urcu_qsbr_table_") }),
-};
-pub(super) static STAYING: Kind = kind("liburcu/qsbr", &STAYS);
-
-unsafe extern "C" fn forget(_worker: *mut Worker, _element: *mut RawElement, _release: Release) {}
-
-/// Drops the element but keeps its memory, so that readers find what a freed element looks like.
-///
-/// # Safety
-/// The element is alive, and no other thread writes it.
-unsafe extern "C" fn poison(_worker: *mut Worker, element: *mut RawElement, _release: Release) {
-    // SAFETY: the caller's promise. Readers look only at words that are atomics or that the drop does not change.
-    unsafe { std::ptr::drop_in_place(element.cast::<Element>()) };
-}
-
-/// Unlinks an element and links it again.
-///
-/// # Safety
-/// As for [`Functions::unlink`].
-unsafe extern "C" fn find(table: *mut RawTable, key: u64) -> *mut RawLinked {
-    let functions = tables!("stillpoint_urcu_qsbr_table_");
-    // SAFETY: the caller's promise. The element is not freed, so a reader at this element can continue.
-    unsafe {
-        let linked = (functions.unlink)(table, key);
-        if !linked.is_null() {
-            (functions.link)(table, linked);
-        }
-        linked
-    }
-}
-
 pub(crate) const MICRO: &[Micro] = &[
     micro!(NAME_QSBR, "quiescent", "stillpoint_urcu_qsbr_micro_quiescent"),
     micro!(NAME_QSBR, "retire", "stillpoint_urcu_qsbr_micro_retire"),

@@ -18,7 +18,7 @@ pub(crate) use dpdk::{ThreadNumber, initialise_eal};
 pub use collection::Collected;
 pub use dpdk::{initialise_dpdk, rte_hash};
 pub use map::{Bound, Looped, Map, ReadBy, TableKey, TableValue};
-pub use reclaim::{Broken, broken_lfht, make_reclaiming, reclaiming};
+pub use reclaim::{make_reclaiming, reclaiming};
 pub use rust::{Dash, Locked, Papaya, Scc};
 
 use std::hint::black_box;

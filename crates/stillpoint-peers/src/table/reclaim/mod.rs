@@ -4,7 +4,7 @@ mod papaya;
 #[cfg(peer_dpdk)]
 mod rte_hash;
 
-use crate::{Contender, Named, Recipe};
+use crate::{Named, Recipe};
 
 /// The names of all contenders that this build has.
 pub fn reclaiming() -> Vec<&'static str> {
@@ -38,24 +38,4 @@ pub fn make_reclaiming(
         made.push((papaya::NAME, Box::new(papaya::Papaya::new(elements, recipe))));
     }
     Ok(made)
-}
-
-/// The defect of a broken contender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
-    /// Unlinked elements are never freed.
-    Leaks,
-    /// Readers still find elements that were freed; their memory stays.
-    StaysLinked,
-}
-
-/// `liburcu/qsbr` over its table with a defect, to test that measurements detect it. The table is never freed.
-///
-/// # Errors
-/// If there is no memory for the table, or no liburcu in this build.
-pub fn broken_lfht(broken: Broken, elements: usize, recipe: Recipe) -> Result<Box<dyn Contender>, String> {
-    #[cfg(peer_urcu)]
-    return crate::native::lfht::broken(broken, elements, recipe);
-    #[cfg(not(peer_urcu))]
-    Err(format!("{broken:?}: this build has no liburcu for {elements} elements of {} words", recipe.words))
 }
