@@ -3,7 +3,8 @@
 use std::sync::Once;
 
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, Ranged, ValueFormatter};
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -215,43 +216,20 @@ impl Picture<'_> {
         let Across::Numbers { of, title, logarithmic } = figure.across else { return Ok(()) };
         let points = || curves.iter().flat_map(|curve| &curve.points);
         let ends = curves.iter().flat_map(|curve| &curve.band).flat_map(|&(_, from, to)| [from, to]);
-        let across = range(points().map(|point| point.0), logarithmic);
-        let up = range(points().map(|point| point.1).chain(ends), figure.up.logarithmic);
+        let up = points().map(|point| point.1).chain(ends);
+        let up = Axis::new(range(up, figure.up.logarithmic), figure.up.logarithmic);
+        let length = range(points().map(|point| point.0), logarithmic);
         let ticks = match of {
-            Number::Param(_) => ticks(points().map(|point| point.0).collect(), &across, logarithmic),
+            Number::Param(_) => ticks(points().map(|point| point.0).collect(), &length, logarithmic),
             Number::Metric(_) => None,
         };
-        let title = (title, ticks);
-        // Each kind of scale has its own type of axis.
-        match (logarithmic, figure.up.logarithmic) {
-            (true, true) => self.plot(area, title, curves, across.log_scale(), up.log_scale()),
-            (true, false) => self.plot(area, title, curves, across.log_scale(), up),
-            (false, true) => self.plot(area, title, curves, across, up.log_scale()),
-            (false, false) => self.plot(area, title, curves, across, up),
-        }
-    }
-
-    fn plot<D, X, Y>(
-        &self,
-        area: &DrawingArea<D, Shift>,
-        (across, ticks): (&str, Option<Vec<f64>>),
-        curves: &[Curve],
-        x: X,
-        y: Y,
-    ) -> Result<(), Failure<D>>
-    where
-        D: DrawingBackend,
-        X: AsRangedCoord<Value = f64>,
-        Y: AsRangedCoord<Value = f64>,
-        Y::CoordDescType: ValueFormatter<f64>,
-    {
-        let axis: X::CoordDescType = x.into();
-        let ticks = ticks.unwrap_or_else(|| axis.key_points(TICKS));
+        let mut across = Axis::new(length, logarithmic);
+        across.ticks = Some(ticks.unwrap_or_else(|| across.key_points(TICKS)));
         let mut chart = ChartBuilder::on(area)
             .margin(self.points(10))
             .x_label_area_size(self.points(40))
             .y_label_area_size(self.points(70))
-            .build_cartesian_2d(Ticked { axis, ticks }, y)?;
+            .build_cartesian_2d(across, up)?;
         chart
             .configure_mesh()
             .axis_style(self.colours.text)
@@ -259,10 +237,10 @@ impl Picture<'_> {
             .light_line_style(TRANSPARENT)
             .label_style(self.text(12))
             .axis_desc_style(self.text(13))
-            .x_desc(across)
-            .y_desc(self.chart.figure.up_title())
+            .x_desc(title)
+            .y_desc(figure.up_title())
             .x_label_formatter(&|value| number(*value))
-            .y_label_formatter(&|value| self.chart.figure.amount(*value))
+            .y_label_formatter(&|value| figure.amount(*value))
             .draw()?;
         for (at, curve) in curves.iter().enumerate().filter(|(_, curve)| curve.band.len() > 1) {
             let below = curve.band.iter().map(|&(x, from, _)| (x, from));
@@ -315,33 +293,16 @@ impl Picture<'_> {
         bars: &[Bars],
     ) -> Result<(), Failure<D>> {
         let logarithmic = self.chart.figure.up.logarithmic;
-        let up = range(bars.iter().flat_map(|bars| &bars.values).copied().flatten(), logarithmic);
+        let mut up = range(bars.iter().flat_map(|bars| &bars.values).copied().flatten(), logarithmic);
         if logarithmic {
             // A bar stands on a power of ten, whose tick must not fall off the axis by rounding.
-            let up = 10f64.powf(up.start.log10().floor()) * 0.999..up.end;
-            self.stand(area, names, bars, up.log_scale())
-        } else {
-            self.stand(area, names, bars, up)
+            up.start = 10f64.powf(up.start.log10().floor()) * 0.999;
         }
-    }
-
-    fn stand<D, Y>(
-        &self,
-        area: &DrawingArea<D, Shift>,
-        names: &[String],
-        bars: &[Bars],
-        y: Y,
-    ) -> Result<(), Failure<D>>
-    where
-        D: DrawingBackend,
-        Y: AsRangedCoord<Value = f64>,
-        Y::CoordDescType: ValueFormatter<f64>,
-    {
         let mut chart = ChartBuilder::on(area)
             .margin(self.points(10))
             .x_label_area_size(self.points(40))
             .y_label_area_size(self.points(70))
-            .build_cartesian_2d(0.0..names.len() as f64, y)?;
+            .build_cartesian_2d(0.0..names.len() as f64, Axis::new(up, logarithmic))?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -388,32 +349,13 @@ impl Picture<'_> {
         let logarithmic = self.chart.figure.up.logarithmic;
         let values = dots.iter().flat_map(|dots| &dots.points).map(|point| point.1);
         // The line at 1 is always in the picture.
-        let across = range(values.chain([1.0]), logarithmic);
-        if logarithmic {
-            self.below(area, names, dots, across.log_scale())
-        } else {
-            self.below(area, names, dots, across)
-        }
-    }
-
-    fn below<D, X>(
-        &self,
-        area: &DrawingArea<D, Shift>,
-        names: &[String],
-        dots: &[Dots],
-        x: X,
-    ) -> Result<(), Failure<D>>
-    where
-        D: DrawingBackend,
-        X: AsRangedCoord<Value = f64>,
-        X::CoordDescType: ValueFormatter<f64>,
-    {
+        let across = Axis::new(range(values.chain([1.0]), logarithmic), logarithmic);
         let bottom = names.len() as f64;
         let mut chart = ChartBuilder::on(area)
             .margin(self.points(10))
             .x_label_area_size(self.points(40))
             .y_label_area_size(self.points(NAMES))
-            .build_cartesian_2d(x, bottom..0.0)?;
+            .build_cartesian_2d(across, bottom..0.0)?;
         chart
             .configure_mesh()
             .disable_y_mesh()
@@ -485,26 +427,53 @@ impl Picture<'_> {
     }
 }
 
-/// An axis with ticks at these places.
-struct Ticked<A> {
-    axis: A,
-    ticks: Vec<f64>,
+/// An axis of either kind.
+struct Axis {
+    scale: Scale,
+    /// Where its ticks are, if they are not where the library would put them.
+    ticks: Option<Vec<f64>>,
 }
 
-impl<A: Ranged<ValueType = f64>> Ranged for Ticked<A> {
+enum Scale {
+    Linear(RangedCoordf64),
+    Logarithmic(LogCoord<f64>),
+}
+
+impl Axis {
+    fn new(range: std::ops::Range<f64>, logarithmic: bool) -> Self {
+        let scale = if logarithmic {
+            Scale::Logarithmic(range.log_scale().into())
+        } else {
+            Scale::Linear(range.into())
+        };
+        Self { scale, ticks: None }
+    }
+}
+
+impl Ranged for Axis {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        self.axis.map(value, limit)
+        match &self.scale {
+            Scale::Linear(scale) => scale.map(value, limit),
+            Scale::Logarithmic(scale) => scale.map(value, limit),
+        }
     }
 
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        self.ticks.clone()
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        match (&self.ticks, &self.scale) {
+            (Some(ticks), _) => ticks.clone(),
+            (None, Scale::Linear(scale)) => scale.key_points(hint),
+            (None, Scale::Logarithmic(scale)) => scale.key_points(hint),
+        }
     }
 
     fn range(&self) -> std::ops::Range<f64> {
-        self.axis.range()
+        match &self.scale {
+            Scale::Linear(scale) => scale.range(),
+            Scale::Logarithmic(scale) => scale.range(),
+        }
     }
 }
 
