@@ -9,14 +9,14 @@
 //!   scheduler does not run, at any instruction of the library.
 //! - [`Ordinary`] checks that no thread keeps what a boost gave it: a real-time policy, a nice value, another set of CPUs.
 
-use std::fs;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use rustix::thread::{CpuSet, Pid, futex, sched_getaffinity};
+use rustix::thread::futex;
+use stillpoint_harness::experiment::threads::{self, Standing};
 use stillpoint_harness::machine::cpus::run_on;
 
 use crate::actor::{Shared, own_id};
@@ -225,17 +225,13 @@ extern "C" fn handle(_: libc::c_int) {
 const LATE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 10_000 });
 
 /// The state in which every thread of the process should be: that of the first thread at the beginning.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ordinary {
-    policy: i32,
-    nice: i32,
-    cpus: Vec<usize>,
-}
+#[derive(Debug)]
+pub(crate) struct Ordinary(Standing);
 
 impl Ordinary {
     /// The state of the calling thread.
     pub(crate) fn of_caller() -> Option<Self> {
-        standing(own_id())
+        Standing::of(own_id()).map(Self)
     }
 
     /// Checks the calling thread, which is inside no section. Its booster may need a moment to end the boost.
@@ -245,33 +241,18 @@ impl Ordinary {
 
     /// Checks all threads of the process, and returns their number. No section is open.
     pub(crate) fn check_all(&self, findings: &Findings) -> u64 {
-        let Ok(threads) = fs::read_dir("/proc/self/task") else { return 0 };
-        let ids = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let Ok(ids) = threads::ids() else { return 0 };
         ids.map(|thread| self.check(thread, findings)).count() as u64
     }
 
     /// A thread that has ended has no state. A thread that was joined may take a while to end.
     fn check(&self, thread: u32, findings: &Findings) {
-        let mut deadline = None;
-        while let Some(now) = standing(thread).filter(|now| now != self) {
-            if Instant::now() > *deadline.get_or_insert_with(|| Instant::now() + LATE) {
-                findings.add(|| format!("thread {thread} was left as {now:?}, and not as {self:?}"));
-                break;
-            }
-            thread::sleep(Duration::from_millis(1));
+        let Self(usual) = self;
+        let other = || Standing::of(thread).filter(|now| now != usual).map_or(Ok(()), Err);
+        if let Err(now) = threads::patiently(LATE, other) {
+            findings.add(|| format!("thread {thread} was left as {now:?}, and not as {usual:?}"));
         }
     }
-}
-
-fn standing(thread: u32) -> Option<Ordinary> {
-    let raw = i32::try_from(thread).ok()?;
-    // SAFETY: no memory is passed.
-    let policy = unsafe { libc::sched_getscheduler(raw) };
-    // SAFETY: no memory is passed. -1 may be a nice value or an error; a thread that is gone has no policy.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, thread) };
-    let set = sched_getaffinity(Pid::from_raw(raw)).ok()?;
-    let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
-    (policy >= 0).then_some(Ordinary { policy, nice, cpus })
 }
 
 #[cfg(test)]
@@ -329,7 +310,7 @@ mod tests {
             });
             there.wait();
             // The expectation is changed, not the thread, because tests run in parallel and move their threads.
-            ordinary.nice += 1;
+            ordinary.0.nice += 1;
             assert!(ordinary.check_all(findings) >= 2);
             assert!(findings.number() >= 2, "{:?}", findings.texts());
             seen.wait();

@@ -1,10 +1,12 @@
 //! The threads of the experiments.
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::thread::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::{cpus, load};
@@ -82,6 +84,47 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
+/// How the kernel schedules a thread: what a booster that raises it must restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Such as `SCHED_OTHER`.
+    pub policy: i32,
+    /// The nice value.
+    pub nice: i32,
+    /// The CPUs that it may run on, in order.
+    pub cpus: Vec<usize>,
+}
+
+impl Standing {
+    /// That of a thread, or of the calling one if `thread` is 0; `None` if the thread has ended.
+    pub fn of(thread: u32) -> Option<Self> {
+        let raw = i32::try_from(thread).ok()?;
+        // SAFETY: no memory is passed.
+        let policy = unsafe { libc::sched_getscheduler(raw) };
+        // SAFETY: no memory is passed. -1 may be a nice value or an error; a thread that is gone has no policy.
+        let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, thread) };
+        let cpus = cpus::of(Pid::from_raw(raw)).ok()?;
+        (policy >= 0).then_some(Self { policy, nice, cpus })
+    }
+}
+
+/// The ids of the threads of this process.
+pub fn ids() -> Result<impl Iterator<Item = u32>, String> {
+    let threads = fs::read_dir("/proc/self/task").map_err(|error| format!("/proc/self/task: {error}"))?;
+    Ok(threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok()))
+}
+
+/// Repeats a check until it succeeds, or time is up: a booster may be about to restore a thread.
+pub fn patiently<E>(patience: Duration, check: impl Fn() -> Result<(), E>) -> Result<(), E> {
+    let end = Instant::now() + patience;
+    loop {
+        match check() {
+            Err(_) if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
+            answer => return answer,
+        }
+    }
+}
+
 /// The CPU time of this process since the account was opened, and that of everything else on the CPUs of a round.
 pub struct Account {
     cpus: Vec<usize>,
@@ -140,6 +183,17 @@ fn cpu_time(clock: ClockId) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_booster_has_time_to_give_back() {
+        let begin = Instant::now();
+        let soon = || match begin.elapsed() > Duration::from_millis(20) {
+            true => Ok(()),
+            false => Err("not yet".to_owned()),
+        };
+        assert_eq!(patiently(Duration::from_secs(60), soon), Ok(()));
+        assert!(patiently(Duration::ZERO, || Err("never".to_owned())).is_err());
+    }
 
     #[test]
     fn a_thread_that_sleeps_uses_no_cpu_time() {

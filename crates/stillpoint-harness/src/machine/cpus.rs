@@ -1,6 +1,6 @@
 //! The CPUs of the machine, those that this process may use, and pinning to them.
 
-use rustix::thread::CpuSet;
+use rustix::thread::{CpuSet, Pid};
 
 use crate::error::Stop;
 use crate::machine::proc;
@@ -14,10 +14,13 @@ pub fn online() -> Vec<usize> {
 
 /// The CPUs that the calling thread may run on, in order.
 pub fn allowed() -> Vec<usize> {
-    match rustix::thread::sched_getaffinity(None) {
-        Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
-        Err(_) => vec![0],
-    }
+    of(None).unwrap_or_else(|_| vec![0])
+}
+
+/// The CPUs that a thread may run on, in order.
+pub(crate) fn of(thread: Option<Pid>) -> rustix::io::Result<Vec<usize>> {
+    let set = rustix::thread::sched_getaffinity(thread)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// Pins the calling thread to one CPU.

@@ -1,48 +1,35 @@
 //! The scheduling of threads: a reclaimer that boosts readers must restore it.
 
-use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use stillpoint_harness::machine::cpus;
+use stillpoint_harness::experiment::threads::{self, Standing, patiently};
 
 /// How long a booster may take to restore a thread.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A scheduling policy of the kernel, such as `SCHED_OTHER`.
-pub(super) type Policy = i32;
-
-/// The policy of the calling thread.
-pub(super) fn of_this_thread() -> Result<Policy, String> {
-    of(0)
-}
-
-fn of(tid: libc::pid_t) -> Result<Policy, String> {
-    // SAFETY: takes a number and returns one.
-    let policy = unsafe { libc::sched_getscheduler(tid) };
-    match policy {
-        -1 => Err(format!("cannot read the scheduling policy: {}", std::io::Error::last_os_error())),
-        policy => Ok(policy),
-    }
+/// How the calling thread is scheduled.
+pub(super) fn of_this_thread() -> Result<Standing, String> {
+    Standing::of(0).ok_or_else(|| "cannot read the scheduling policy".to_owned())
 }
 
 /// Waits until the calling thread has its `usual` policy and may run only on its CPU. If a booster has raised it, the
 /// booster may still be about to restore it.
-pub(super) fn check_this_thread(usual: Policy, cpu: usize) -> Result<(), String> {
+pub(super) fn check_this_thread(usual: &Standing, cpu: usize) -> Result<(), String> {
     patiently(PATIENCE, || look_at_this_thread(usual, cpu))
 }
 
-fn look_at_this_thread(usual: Policy, cpu: usize) -> Result<(), String> {
-    if of_this_thread()? != usual {
-        return Err("the thread was left with another scheduling policy".to_owned());
-    }
-    match cpus::allowed() == [cpu] {
-        true => Ok(()),
-        false => Err("the thread was left on other CPUs".to_owned()),
+fn look_at_this_thread(usual: &Standing, cpu: usize) -> Result<(), String> {
+    match of_this_thread()? {
+        now if now.policy != usual.policy => {
+            Err("the thread was left with another scheduling policy".to_owned())
+        }
+        now if now.cpus != [cpu] => Err("the thread was left on other CPUs".to_owned()),
+        _ => Ok(()),
     }
 }
 
 /// Waits until every thread of the process has the `usual` policy.
-pub(super) fn check_all_threads(usual: Policy) -> Result<(), String> {
+pub(super) fn check_all_threads(usual: &Standing) -> Result<(), String> {
     patiently(PATIENCE, || match others_than(usual)?.as_slice() {
         [] => Ok(()),
         raised => Err(format!("threads {raised:?} were left with another scheduling policy")),
@@ -50,26 +37,15 @@ pub(super) fn check_all_threads(usual: Policy) -> Result<(), String> {
 }
 
 /// The threads of the process with another policy.
-fn others_than(usual: Policy) -> Result<Vec<libc::pid_t>, String> {
-    let threads = fs::read_dir("/proc/self/task").map_err(|error| format!("/proc/self/task: {error}"))?;
-    let tids = threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok());
+fn others_than(usual: &Standing) -> Result<Vec<u32>, String> {
     // A thread that has ended meanwhile has no policy.
-    Ok(tids.filter(|&tid| of(tid).is_ok_and(|policy| policy != usual)).collect())
-}
-
-fn patiently(patience: Duration, check: impl Fn() -> Result<(), String>) -> Result<(), String> {
-    let end = Instant::now() + patience;
-    loop {
-        match check() {
-            Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
-            answer => return answer,
-        }
-    }
+    Ok(threads::ids()?.filter(|&id| Standing::of(id).is_some_and(|now| now.policy != usual.policy)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stillpoint_harness::machine::cpus;
 
     #[test]
     fn a_thread_with_another_policy_or_more_cpus_is_noticed() {
@@ -77,28 +53,17 @@ mod tests {
         let cpu = cpus::allowed()[0];
         std::thread::spawn(move || {
             cpus::pin(cpu).unwrap();
-            look_at_this_thread(usual, cpu).unwrap();
-            assert!(look_at_this_thread(usual, cpu + 1).unwrap_err().contains("CPUs"));
+            look_at_this_thread(&usual, cpu).unwrap();
+            assert!(look_at_this_thread(&usual, cpu + 1).unwrap_err().contains("CPUs"));
             // The idle policy needs no right.
             let none = libc::sched_param { sched_priority: 0 };
             // SAFETY: the parameters outlive the call.
             assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &none) }, 0);
-            assert!(look_at_this_thread(usual, cpu).unwrap_err().contains("policy"));
-            let tid = rustix::thread::gettid().as_raw_nonzero().get();
-            assert!(others_than(usual).unwrap().contains(&tid));
+            assert!(look_at_this_thread(&usual, cpu).unwrap_err().contains("policy"));
+            let id = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+            assert!(others_than(&usual).unwrap().contains(&id));
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn a_booster_has_time_to_give_back() {
-        let begin = Instant::now();
-        let soon = || match begin.elapsed() > Duration::from_millis(20) {
-            true => Ok(()),
-            false => Err("not yet".to_owned()),
-        };
-        assert_eq!(patiently(Duration::from_secs(60), soon), Ok(()));
-        assert!(patiently(Duration::ZERO, || Err("never".to_owned())).is_err());
     }
 }

@@ -99,7 +99,7 @@ fn write_and_read(
     let cpus = &round.reader_cpus;
     let read = |job: &ReadJob<'_>, ready: &dyn Fn()| {
         let outcome = contender.read(job, ready);
-        policy::check_this_thread(usual, cpus[job.index])
+        policy::check_this_thread(&usual, cpus[job.index])
             .map_err(|why| format!("reader {}: {why}", job.index))?;
         Ok(outcome)
     };
@@ -124,7 +124,7 @@ fn write_and_read(
     let end_resident = resident_bytes();
 
     let outcomes = outcomes?;
-    policy::check_all_threads(usual)?;
+    policy::check_all_threads(&usual)?;
     let freed = delays.freed();
     check(&outcomes, writing.unlinked, freed)?;
     if lookups(&outcomes) == 0.0 {
