@@ -62,6 +62,17 @@ impl Drop for OpenOnDrop<'_> {
     }
 }
 
+/// Records that its thread will never arrive when it is dropped by a panic.
+pub struct FailOnPanic<'a>(pub &'a Gate);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +104,26 @@ mod tests {
             scope.spawn(|| gate.fail());
             assert!(!gate.gathered(2));
             gate.open();
+        });
+    }
+
+    #[test]
+    fn a_thread_that_panics_has_failed() {
+        let gate = Gate::default();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let _failing = FailOnPanic(&gate);
+                gate.pass();
+            });
+            assert!(gate.gathered(1));
+            let failing = scope.spawn(|| {
+                let _failing = FailOnPanic(&gate);
+                std::panic::resume_unwind(Box::new(()));
+            });
+            assert!(!gate.gathered(2));
+            assert!(!worker.is_finished());
+            gate.open();
+            assert!(failing.join().is_err());
         });
     }
 }

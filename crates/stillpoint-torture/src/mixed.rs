@@ -6,8 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
+use stillpoint_harness::gate::{FailOnPanic, Gate};
 
-use crate::actor::{Actor, Lull, Shared, join, join_all, rest};
+use crate::actor::{Actor, Shared, join, join_all, rest};
 use crate::arena::Maker;
 use crate::counts::{Count, Tally};
 use crate::part::Stage;
@@ -33,15 +34,16 @@ pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Resul
     }
     drop(first);
 
-    let (shared, lull) = (Shared::new(threads, stage.cpus), Lull::default());
+    // At the gate, the threads still exist, but no longer do anything.
+    let (shared, gate) = (Shared::new(threads, stage.cpus), Gate::default());
     let mut tally = thread::scope(|scope| {
         let backgrounds: Vec<_> =
             backgrounds.into_iter().map(|mut background| scope.spawn(move || background.run())).collect();
-        let (worlds, lull) = (&worlds, &lull);
+        let (worlds, gate) = (&worlds, &gate);
         let workers = shared.crew(scope, context, rng, move |actor| {
-            let arrival = lull.expect();
+            let _failing = FailOnPanic(gate);
             let tally = work(worlds, actor);
-            arrival.finish();
+            gate.pass();
             tally
         });
         let is_inside = |slot| worlds.iter().any(|world| world.sections.is_inside(slot));
@@ -50,9 +52,11 @@ pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Resul
         shared.stop();
 
         let mut tally = join_all(context, trouble);
-        lull.wait_for_all(threads);
-        tally.counts.add_many(Count::Standing, stage.ordinary.check_all(context.findings));
-        lull.end();
+        // A thread that panicked is a finding. The others may still be at work then.
+        if gate.gathered(threads) {
+            tally.counts.add_many(Count::Standing, stage.ordinary.check_all(context.findings));
+        }
+        gate.open();
         tally.merge(&join_all(context, workers));
         for world in worlds {
             if rng.bool() { world.handle.stop() } else { world.handle.abandon() }
