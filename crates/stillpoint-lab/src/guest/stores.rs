@@ -77,7 +77,7 @@ fn measured(
         .with("mode", entry.mode)
         .with("readers", readers)
         .with("policy", policy.name())
-        .with("elements", setting.workload.slots())
+        .with("elements", setting.workload.spec().slots)
         .with("section_us", number(setting.section_us))
         .with("rounds", rounds.as_ref().map_or(order.store_rounds() as usize, Vec::len))
         .with("round_s", number(order.round.as_secs_f64()));

@@ -38,11 +38,11 @@ impl child::Order for Round {
 /// Runs a round in this process.
 pub(crate) fn obey(round: &Round) -> Result<Outcome, String> {
     let workload = round.setting.workload;
-    let most = (round.duration.as_secs_f64() * workload.most_changes_per_s() as f64) as usize + 1024;
+    let most = (round.duration.as_secs_f64() * workload.spec().most_changes_per_s as f64) as usize + 1024;
     let sparseness = most.div_ceil(MOST_SAMPLES).next_power_of_two().trailing_zeros();
     let delays: &'static Delays = Box::leak(Box::new(Delays::sparse(most >> sparseness, sparseness)));
     delays.lock();
-    let (name, slots) = (round.contender.as_str(), workload.slots());
+    let (name, slots) = (round.contender.as_str(), workload.spec().slots);
     let made = if is_ours(name) {
         ours::alone(name, slots, round.symmetric.then_some(Mode::Symmetric), delays)
     } else {

@@ -223,7 +223,7 @@ mod tests {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(100_000)));
         let cpu = cpus::allowed()[0];
         let workload = Workload::Memory;
-        let contender = Defective::empty(workload.slots(), delays, defect);
+        let contender = Defective::empty(workload.spec().slots, delays, defect);
         let round = Round {
             contender: String::new(),
             symmetric: false,
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(outcome.graces, 1, "a probe that is not freed stays the only one");
         assert!(outcome.grace.max >= 50_000.0, "it is freed only at the end: {outcome:?}");
         assert_eq!(outcome.peak_pending_bytes, outcome.unlinked * 256, "so was everything");
-        assert_eq!(outcome.live_bytes, Workload::Memory.slots() * 256);
+        assert_eq!(outcome.live_bytes, Workload::Memory.spec().slots * 256);
     }
 
     #[test]

@@ -37,50 +37,30 @@ const DOUBLINGS: u64 = 4;
 /// A message that has become longer than 8 KiB is replaced by a new one.
 const LONGEST: usize = 1024;
 
-impl Workload {
+/// What a workload asks for.
+pub(crate) struct Spec {
     /// Slots of the index, a power of two.
-    pub(crate) fn slots(self) -> usize {
-        match self {
-            Self::Mail => MAIL_SLOTS,
-            Self::Memory | Self::MemoryMax => MEMORY_SLOTS,
-        }
-    }
-
+    pub(crate) slots: usize,
     /// Changes that follow each other at once.
-    pub(crate) fn burst(self) -> usize {
-        match self {
-            Self::Mail => 1,
-            Self::Memory => 50,
-            Self::MemoryMax => 100,
-        }
-    }
-
+    pub(crate) burst: usize,
     /// Time between the beginnings of two bursts: 10,000 changes a second to mail, 50,000 to memory.
-    pub(crate) fn interval(self) -> Duration {
-        match self {
-            Self::Mail => Duration::from_micros(100),
-            Self::Memory => Duration::from_millis(1),
-            Self::MemoryMax => Duration::ZERO,
-        }
-    }
-
+    pub(crate) interval: Duration,
     /// The fewest changes between two measured grace periods: at a set rate, a millisecond's, counted in changes so that a
     /// writer that was held up and catches up measures as many.
-    pub(crate) fn changes_per_probe(self) -> usize {
-        match self {
-            Self::Mail => 10,
-            Self::Memory => 50,
-            Self::MemoryMax => 1_000,
-        }
-    }
-
+    pub(crate) changes_per_probe: usize,
     /// More changes a second than any machine completes.
-    pub(crate) fn most_changes_per_s(self) -> usize {
-        match self {
-            Self::Mail => 10_000,
-            Self::Memory => 50_000,
-            Self::MemoryMax => 20_000_000,
-        }
+    pub(crate) most_changes_per_s: usize,
+}
+
+impl Workload {
+    pub(crate) fn spec(self) -> Spec {
+        let (slots, burst, interval_us, changes_per_probe, most_changes_per_s) = match self {
+            Self::Mail => (MAIL_SLOTS, 1, 100, 10, 10_000),
+            Self::Memory => (MEMORY_SLOTS, 50, 1_000, 50, 50_000),
+            Self::MemoryMax => (MEMORY_SLOTS, 100, 0, 1_000, 20_000_000),
+        };
+        let interval = Duration::from_micros(interval_us);
+        Spec { slots, burst, interval, changes_per_probe, most_changes_per_s }
     }
 }
 
@@ -111,7 +91,7 @@ impl Store {
         Self {
             workload,
             random: Random::new(seed),
-            objects: vec![None; workload.slots()],
+            objects: vec![None; workload.spec().slots],
             filled: 0,
             live_bytes: 0,
         }

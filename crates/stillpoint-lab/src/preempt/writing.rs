@@ -73,7 +73,7 @@ impl<'a> Writing<'a> {
             next_look: now,
             looks: Vec::new(),
             recent_peak_bytes: 0,
-            burst: Vec::with_capacity(round.setting.workload.burst()),
+            burst: Vec::with_capacity(round.setting.workload.spec().burst),
             changes: 0,
             unlinked: 0,
             unlinked_bytes: 0,
@@ -111,7 +111,7 @@ impl<'a> Writing<'a> {
                 self.poll();
                 thread::yield_now();
             }
-            next += self.round.setting.workload.interval();
+            next += self.round.setting.workload.spec().interval;
             thread::sleep(next.min(end).saturating_duration_since(Instant::now()));
         }
         self.written = begin.elapsed();
@@ -119,7 +119,7 @@ impl<'a> Writing<'a> {
 
     /// Makes the new objects, then hands the old ones to the scheme, and lets it free what is ready.
     fn burst(&mut self) {
-        for _ in 0..self.round.setting.workload.burst() {
+        for _ in 0..self.round.setting.workload.spec().burst {
             let change = self.store.next();
             let object = self.object(&change);
             self.burst.push((change, object));
@@ -127,7 +127,7 @@ impl<'a> Writing<'a> {
         let now = Instant::now();
         if self.probes && self.changes >= self.next_probe && !self.delays.probe_is_out() {
             self.delays.send_probe();
-            self.next_probe = self.changes + self.round.setting.workload.changes_per_probe();
+            self.next_probe = self.changes + self.round.setting.workload.spec().changes_per_probe;
         }
 
         let before = thread_cpu_time();
@@ -183,7 +183,7 @@ impl<'a> Writing<'a> {
             if Instant::now() >= self.next_look {
                 self.note();
             }
-            thread::sleep(self.round.setting.workload.interval().max(Workload::Mail.interval()));
+            thread::sleep(self.round.setting.workload.spec().interval.max(Workload::Mail.spec().interval));
         }
         self.note();
     }
