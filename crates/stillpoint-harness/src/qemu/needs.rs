@@ -121,6 +121,11 @@ fn kernel() -> Option<PathBuf> {
 }
 
 fn kernel_in(boot: &Path, modules: &Path) -> Option<PathBuf> {
+    kernels_in(boot, modules).max_by_key(|(version, _)| rank(version)).map(|(_, file)| file)
+}
+
+/// The kernels in such folders that can be read, with their versions.
+pub fn kernels_in(boot: &Path, modules: &Path) -> impl DoubleEndedIterator<Item = (String, PathBuf)> {
     let entries = |folder: &Path| -> Vec<PathBuf> {
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     };
@@ -132,18 +137,15 @@ fn kernel_in(boot: &Path, modules: &Path) -> Option<PathBuf> {
         let version = folder.file_name()?.to_str()?.to_owned();
         Some((version, folder.join("vmlinuz")))
     });
-    in_boot
-        .chain(in_modules)
-        .filter(|(_, file)| {
-            File::open(file).and_then(|open| open.metadata()).is_ok_and(|found| found.is_file())
-        })
-        .max_by_key(|(version, _)| (version.contains("cloud"), numbers(version)))
-        .map(|(_, file)| file)
+    in_boot.chain(in_modules).filter(|(_, file)| {
+        File::open(file).and_then(|open| open.metadata()).is_ok_and(|found| found.is_file())
+    })
 }
 
-/// The numbers in a version, so that 6.10 is above 6.9.
-pub fn numbers(version: &str) -> Vec<u64> {
-    version.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+/// Of two versions, the kernel with the higher rank is taken: a cloud kernel, or else the newer one. 6.10 is above 6.9.
+pub fn rank(version: &str) -> (bool, Vec<u64>) {
+    let numbers = version.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+    (version.contains("cloud"), numbers.collect())
 }
 
 /// Whether this process may use KVM.

@@ -1,6 +1,5 @@
 //! The parts of the module's test, where they are found, and the packages that install what is missing.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use stillpoint_harness::error::Stop;
@@ -48,13 +47,13 @@ impl Parts {
         };
         let pair = match (named_pair(options)?, &options.release) {
             (Some(pair), _) => Some(pair),
-            (None, Some(release)) => Some(installed(release).ok_or_else(|| {
+            (None, Some(release)) => Some(installed(Some(release)).ok_or_else(|| {
                 Stop::usage(format!(
                     "the image and the headers of {release} are not both installed: see apt-cache policy \
                      {IMAGE_PACKAGE} {HEADER_PACKAGE}"
                 ))
             })?),
-            (None, None) => newest(),
+            (None, None) => installed(None),
         };
         if let Some(reason) = needs::other_architecture() {
             return Ok(Err(reason));
@@ -80,36 +79,30 @@ fn named_pair(options: &Options) -> Result<Option<(PathBuf, PathBuf)>, Stop> {
         let headers = headers.display();
         return Err(Stop::usage(format!("{headers} does not hold a kernel's headers: it has no Makefile")));
     }
-    Ok(Some((kernel, headers.clone())))
+    // `make` runs in another folder.
+    Ok(Some((kernel, std::path::absolute(headers).unwrap_or_else(|_| headers.clone()))))
 }
 
-/// The image and the headers of a version.
-fn installed(release: &str) -> Option<(PathBuf, PathBuf)> {
-    installed_in(
-        release,
-        Path::new(HEADER_FOLDER),
-        Path::new(needs::KERNEL_FOLDER),
-        Path::new(needs::MODULE_FOLDER),
-    )
+/// The image and the headers of a version, or of the best one that has both.
+fn installed(release: Option<&str>) -> Option<(PathBuf, PathBuf)> {
+    let [source, boot, modules] = [HEADER_FOLDER, needs::KERNEL_FOLDER, needs::MODULE_FOLDER].map(Path::new);
+    installed_in(release, source, boot, modules)
 }
 
-fn installed_in(release: &str, source: &Path, boot: &Path, modules: &Path) -> Option<(PathBuf, PathBuf)> {
-    let headers = source.join(format!("{HEADER_PREFIX}{release}"));
-    let images = [boot.join(format!("vmlinuz-{release}")), modules.join(release).join("vmlinuz")];
-    let readable =
-        |file: &PathBuf| File::open(file).and_then(|open| open.metadata()).is_ok_and(|m| m.is_file());
-    let image = images.into_iter().find(readable)?;
-    headers.join("Makefile").is_file().then_some((image, headers))
-}
-
-/// The newest version that has both.
-fn newest() -> Option<(PathBuf, PathBuf)> {
-    let folders = fs::read_dir(HEADER_FOLDER).into_iter().flatten().flatten();
-    let mut releases: Vec<String> = folders
-        .filter_map(|folder| Some(folder.file_name().to_str()?.strip_prefix(HEADER_PREFIX)?.to_owned()))
-        .collect();
-    releases.sort_by_key(|release| (release.contains("cloud"), needs::numbers(release)));
-    releases.iter().rev().find_map(|release| installed(release))
+fn installed_in(
+    release: Option<&str>,
+    source: &Path,
+    boot: &Path,
+    modules: &Path,
+) -> Option<(PathBuf, PathBuf)> {
+    let headers = |version: &str| source.join(format!("{HEADER_PREFIX}{version}"));
+    // Reversed: of the images of one version, the last one is taken, and that is the one in `boot`.
+    needs::kernels_in(boot, modules)
+        .rev()
+        .filter(|(version, _)| release.is_none_or(|release| release == version))
+        .filter(|(version, _)| headers(version).join("Makefile").is_file())
+        .max_by_key(|(version, _)| needs::rank(version))
+        .map(|(version, image)| (image, headers(&version)))
 }
 
 fn missing(qemu: bool, sources: bool, pair: bool, tools: &[(&str, bool)]) -> String {
@@ -142,13 +135,16 @@ fn missing(qemu: bool, sources: bool, pair: bool, tools: &[(&str, bool)]) -> Str
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn a_version_counts_when_both_parts_are_there() {
         let root = tempfile::tempdir().unwrap();
         let folder = |name: &str| root.path().join(name);
-        let find = || installed_in("6.1-cloud", &folder("src"), &folder("boot"), &folder("modules"));
+        let of = |release| installed_in(release, &folder("src"), &folder("boot"), &folder("modules"));
+        let find = || of(Some("6.1-cloud"));
         fs::create_dir_all(folder("boot")).unwrap();
         fs::write(folder("boot").join("vmlinuz-6.1-cloud"), "image").unwrap();
         assert_eq!(find(), None);
@@ -156,7 +152,46 @@ mod tests {
         fs::create_dir_all(&headers).unwrap();
         assert_eq!(find(), None, "a folder without a Makefile holds no headers");
         fs::write(headers.join("Makefile"), "").unwrap();
-        assert_eq!(find(), Some((folder("boot").join("vmlinuz-6.1-cloud"), headers)));
+        let cloud = Some((folder("boot").join("vmlinuz-6.1-cloud"), headers));
+        assert_eq!(find(), cloud);
+        // The image in the folder of the modules counts if there is no other one.
+        let put = |version: &str| {
+            let (headers, modules) =
+                (folder("src").join(format!("linux-headers-{version}")), folder("modules").join(version));
+            fs::create_dir_all(&modules).unwrap();
+            fs::create_dir_all(&headers).unwrap();
+            fs::write(modules.join("vmlinuz"), "image").unwrap();
+            fs::write(headers.join("Makefile"), "").unwrap();
+            Some((modules.join("vmlinuz"), headers))
+        };
+        put("6.1-cloud");
+        assert_eq!(find(), cloud);
+        let newer = put("6.12");
+        assert_eq!(of(Some("6.12")), newer);
+        assert_eq!(of(None), cloud, "a cloud kernel goes first");
+        let best = put("6.12-cloud");
+        assert_eq!(of(None), best);
+        assert_eq!(of(Some("6.13")), None);
+    }
+
+    #[test]
+    fn headers_that_are_named_are_found_from_any_folder() {
+        let named = |arguments: &[&str]| {
+            #[derive(clap::Parser)]
+            struct Line {
+                #[command(flatten)]
+                options: Options,
+            }
+            let arguments = ["module"].iter().chain(arguments);
+            named_pair(&<Line as clap::Parser>::try_parse_from(arguments).unwrap().options)
+        };
+        // Paths from the folder of this crate; the module's own sources have a Makefile, as headers do.
+        let (kernel, headers) =
+            named(&["--kernel", "Cargo.toml", "--headers", "../../kernel"]).unwrap().unwrap();
+        assert!(kernel.is_absolute(), "{kernel:?}");
+        assert!(headers.is_absolute() && headers.join("Makefile").is_file(), "{headers:?}");
+        assert!(named(&["--kernel", "Cargo.toml", "--headers", "src"]).is_err());
+        assert!(named(&[]).unwrap().is_none());
     }
 
     #[test]
