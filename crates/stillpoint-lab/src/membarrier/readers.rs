@@ -5,7 +5,7 @@
 //! two around it.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,16 @@ use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
 use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
-use stillpoint_harness::gate::Gate;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::stats::median;
 use stillpoint_multicast_lab::device::{self, Device, Info};
+use stillpoint_peers::{ReadJob, ReadOutcome};
 
 use super::Plan;
 use super::barriers::way_of;
+use crate::experiment::readers::beside_readers;
 
 /// Sections between two looks at the end: short beside a slice.
 const BURST: u64 = 256;
@@ -199,44 +200,35 @@ pub(super) fn slice(
 ) -> Result<Windows, String> {
     let domain = Domain::builder().fence(mode).build().map_err(|error| error.to_string())?;
     let cell = domain.cell(7u64);
-    let (gate, done) = (Gate::default(), AtomicBool::new(false));
-    let (readers, writer) = places(plan);
-    let sections: Vec<OwnLine> = readers.iter().map(|_| OwnLine::default()).collect();
-    thread::scope(|scope| {
-        for (&cpu, sections) in readers.iter().zip(&sections) {
-            let (domain, cell, gate, done) = (&domain, &cell, &gate, &done);
-            scope.spawn(move || {
-                if cpus::pin(cpu).is_err() {
-                    return gate.fail();
-                }
-                let reader = domain.reader();
-                gate.pass();
-                let mut own = 0;
-                // Relaxed, both: a flag, and a count that is sampled.
-                while !done.load(Ordering::Relaxed) {
-                    for _ in 0..BURST {
-                        black_box(cell.load(&reader.pin()));
-                    }
-                    own += BURST;
-                    sections.0.store(own, Ordering::Relaxed);
-                }
-            });
+    let (cpus, writer) = places(plan);
+    let sections: Vec<OwnLine> = cpus.iter().map(|_| OwnLine::default()).collect();
+    let read = |job: &ReadJob<'_>, ready: &dyn Fn()| {
+        let (done, sections) = (job.stop, &sections[job.index]);
+        let reader = domain.reader();
+        ready();
+        let mut own = 0;
+        // Relaxed, both: a flag, and a count that is sampled.
+        while !done.load(Ordering::Relaxed) {
+            for _ in 0..BURST {
+                black_box(cell.load(&reader.pin()));
+            }
+            own += BURST;
+            sections.0.store(own, Ordering::Relaxed);
         }
-        let is_whole = cpus::pin(writer).is_ok() && gate.gathered(readers.len());
-        gate.open();
+        Ok(ReadOutcome::default())
+    };
+    let (answer, readers) = beside_readers(cpus, 1, None, read, |go| {
+        cpus::pin(writer)?;
+        if !go() {
+            return Ok(Windows::default());
+        }
         // Relaxed: see above.
         let count = || sections.iter().map(|own| own.0.load(Ordering::Relaxed)).sum::<u64>();
-        let answer = if is_whole {
-            windows(plan.slice * LONGER, count, |begin| work(&domain, begin)).map(|mut windows| {
-                windows.counts.fences = domain.stats().heavy_fences;
-                windows
-            })
-        } else {
-            Err("cannot pin a thread to its CPU".to_owned())
-        };
-        done.store(true, Ordering::Relaxed);
-        answer
-    })
+        let mut windows = windows(plan.slice * LONGER, count, |begin| work(&domain, begin))?;
+        windows.counts.fences = domain.stats().heavy_fences;
+        Ok(windows)
+    });
+    readers.and(answer)
 }
 
 /// Windows without and with the writer's work in turn, the first and the last one without.
