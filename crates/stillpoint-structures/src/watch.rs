@@ -17,7 +17,7 @@ impl Watch {
     /// writes, and so would hide that the publication is not a release.
     #[inline(always)]
     pub(crate) fn touch(&self) {
-        self.0.write();
+        self.0.set(true);
     }
 
     #[inline(always)]
@@ -29,6 +29,6 @@ impl Watch {
 #[cfg(stillpoint_loom)]
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.set(false);
     }
 }

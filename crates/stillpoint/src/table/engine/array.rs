@@ -130,7 +130,7 @@ impl Array {
     /// Reports to the model that the buckets were freed.
     #[cfg(stillpoint_loom)]
     pub(crate) fn end(&self) {
-        self.witness.end();
+        self.witness.set(false);
     }
 
     #[inline(always)]
