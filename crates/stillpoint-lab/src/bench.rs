@@ -25,7 +25,7 @@ use crate::{capi, membarrier, micro, names, peers, pool, preempt, reclaim, repor
 
 /// The error of a run that has no rows: `report` would refuse its result.
 const NO_ROWS: &str = "nothing was measured, and nothing is written: either these contenders take no part in these scenarios, or the \
-     scenarios need more CPUs (`stillpoint bench --help` lists the choices)";
+     scenarios need more CPUs (`stillpoint bench EXPERIMENT --help` lists the choices)";
 
 /// A planned experiment.
 type Planned = Box<dyn FnOnce() -> Result<Measured, Stop>>;

@@ -17,8 +17,7 @@ use args::LEAST_ELEMENTS;
 pub(crate) use args::{BenchArgs, ELEMENTS, Experiment, Inside, MAX_READERS, Structure};
 
 /// The error of a request that leaves nothing to measure.
-pub(crate) const NOTHING: &str =
-    "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both";
+pub(crate) const NOTHING: &str = "none of these contenders takes part in any of these scenarios: `stillpoint bench EXPERIMENT --help` lists both";
 
 /// The rows of an experiment, and lines that say how they came about.
 pub(crate) type Measured = (Vec<Row>, Vec<String>);

@@ -130,7 +130,7 @@ impl experiment::Plan for Plan {
         let operations: Vec<Operation> = all(other_cpu).filter(asked).collect();
         if operations.is_empty() {
             return Err(Stop::usage(
-                "none of these contenders has any of these operations: `stillpoint bench --help` lists both",
+                "none of these contenders has any of these operations: `stillpoint bench EXPERIMENT --help` lists both",
             ));
         }
         Ok(Self::of(operations, args, cpu))

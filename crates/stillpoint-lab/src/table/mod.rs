@@ -149,7 +149,7 @@ impl experiment::Plan for Plan {
         }
         if settings.is_empty() && singles.is_empty() {
             return Err(Stop::usage(
-                "--quick, or these contenders, leave nothing to measure here: `stillpoint bench --help` lists the choices",
+                "--quick, or these contenders, leave nothing to measure here: `stillpoint bench EXPERIMENT --help` lists the choices",
             ));
         }
         let together = settings.iter().map(|of| of.entries * (of.key_bytes + 8) * contenders.len());

@@ -54,11 +54,10 @@ pub(super) struct GracePeriods {
 impl GracePeriods {
     /// The share of their throughput that readers lose, compared with `other` at the same frequency of grace periods.
     /// If `other` does not reach that frequency, each of its grace periods is assumed to cost what it costs at the
-    /// frequency that it reaches.
-    pub(super) fn loss_beside(&self, other: &Self) -> f64 {
+    /// frequency that it reaches. `None`: `other` is broken, or would leave its readers nothing at this frequency.
+    pub(super) fn loss_beside(&self, other: &Self) -> Option<f64> {
         let left = 1.0 - other.taken * self.hertz / 1e9;
-        // At this frequency, nothing would be left to lose.
-        if left > 0.0 { 1.0 - self.reading / left } else { f64::INFINITY }
+        (left > 0.0 && other.broken.is_none()).then(|| 1.0 - self.reading / left)
     }
 }
 
@@ -555,11 +554,22 @@ mod tests {
             for name in ["tree", "split", "hybrid"] {
                 let run = |name: &str| grace_periods(&machine, find(name), hertz, 20, SEED);
                 let (flat, ours) = (run("flat"), run(name));
-                let loss = ours.loss_beside(&flat);
+                let loss = ours.loss_beside(&flat).unwrap();
                 assert!(loss < 0.0125, "{name} at {hertz} Hz: {loss}");
                 assert!(ours.hertz > 0.99 * hertz, "{name} reaches {} of {hertz} Hz", ours.hertz);
             }
         }
+    }
+
+    /// On two CPUs, each barrier of a writer that never pauses takes more from the only reader than passes meanwhile.
+    #[test]
+    fn interrupts_that_take_more_than_all_time_are_no_result() {
+        let mut machine = machine();
+        machine.rcu.interrupted = 1e6;
+        let run = |name: &str| grace_periods(&machine, find(name), 0.0, 20, SEED);
+        let (flat, tree) = (run("flat"), run("tree"));
+        assert!(tree.broken.as_ref().is_some_and(|why| why.contains("more time")), "{tree:?}");
+        assert_eq!(tree.loss_beside(&flat), None);
     }
 
     /// The benchmark calls from inside the kernel: there is no system call, and no scan.

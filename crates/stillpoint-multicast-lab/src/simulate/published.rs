@@ -208,7 +208,7 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         let tree = grace_periods(machine, "tree", hertz, seed);
         let plain = tree.as_ref().map_or(f64::NAN, |found| 1.0 - found.reading);
         let loss = tree.zip(grace_periods(machine, FLAT, hertz, seed));
-        let loss = loss.map_or(f64::NAN, |(tree, flat)| tree.loss_beside(&flat));
+        let loss = loss.and_then(|(tree, flat)| tree.loss_beside(&flat)).unwrap_or(f64::NAN);
         let verdict = if loss < bound { Verdict::Bound } else { Verdict::Differs };
         line(loss, verdict, &[tenths(loss * 100.0), tenths(plain * 100.0)])
     });

@@ -114,7 +114,7 @@ impl Plan {
         if scenario == SYNCHRONIZE {
             let outcome = setup.grace_periods(at);
             let base = contender::find(BASE).map(|contender| Setup { contender, ..setup }.grace_periods(at));
-            let beside = base.map_or(f64::NAN, |base| outcome.loss_beside(&base));
+            let beside = base.and_then(|base| outcome.loss_beside(&base)).unwrap_or(f64::NAN);
             let metrics = [
                 ("reached_hertz", outcome.hertz),
                 ("reader_throughput_percent", outcome.reading * 100.0),

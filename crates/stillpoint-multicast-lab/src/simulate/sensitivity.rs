@@ -116,7 +116,7 @@ impl Figures {
                 return Some(figure(of, one)? / figure(of, other)?);
             }
             let [one, other] = [one, other].map(|contender| periods(contender, HERTZ));
-            Some(LOSS / one.loss_beside(&other).max(1e-6))
+            Some(LOSS / one.loss_beside(&other).map_or(f64::NAN, |loss| loss.max(1e-6)))
         };
         let ratios = ALL.iter().map(ratio).collect::<Option<_>>()?;
         let figures = Self { ratios, comparison: Comparison::of(machine)? };

@@ -181,6 +181,11 @@ mod tests {
 
     #[test]
     fn pages_that_the_kernel_cannot_make_are_not_touched() {
+        let memory = Mapping::new(SMALL, false).unwrap();
+        // SAFETY: the advice changes no contents.
+        if unsafe { libc::madvise(memory.start.as_ptr().cast(), SMALL, libc::MADV_POPULATE_WRITE) } != 0 {
+            return; // Linux before 5.14 touches all pages
+        }
         // Behind the end of an empty file there is nothing, and a touch is a signal.
         // SAFETY: the name ends with zero.
         let file = unsafe { libc::memfd_create(c"empty".as_ptr(), libc::MFD_CLOEXEC) };

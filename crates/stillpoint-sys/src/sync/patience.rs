@@ -37,6 +37,9 @@ impl Patience {
         if self.spins / SPINS <= YIELDS {
             std::thread::yield_now();
         } else {
+            // The sleep is a point at which C may cancel the thread, and a signal that interrupts it leaves a number in `errno`.
+            #[cfg(target_os = "linux")]
+            let _kept = (crate::linux::Uncancelled::new(), crate::linux::Errno::new());
             std::thread::sleep(NAP);
         }
     }

@@ -177,15 +177,17 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
         // SAFETY: the advice changes no contents.
         unsafe { libc::madvise(begin.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) == 0 }
     };
-    // The kernel may have made one mapping of this part and the one before it.
-    let before = if advised { huge_kib(begin) } else { 0 };
-    let answer = bind(begin, bytes, want.node).and_then(|()| populate(begin, bytes).map_err(memory));
-    if let Err(refusal) = answer {
+    let answer = bind(begin, bytes, want.node).and_then(|()| {
+        // The kernel may have made one mapping of this part and the one before it.
+        let before = if advised { huge_kib(begin) } else { 0 };
+        populate(begin, bytes).map_err(memory)?;
+        Ok(advised && huge_kib(begin) > before)
+    });
+    if answer.is_err() {
         // SAFETY: filled just now, and nothing uses it.
         unsafe { withdraw(begin, bytes) };
-        return Err(refusal);
     }
-    Ok(if advised && huge_kib(begin) > before { Made::Transparent } else { Made::Small })
+    answer.map(|is_huge| if is_huge { Made::Transparent } else { Made::Small })
 }
 
 /// Turns the part into addresses without memory again.

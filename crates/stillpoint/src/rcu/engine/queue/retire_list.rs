@@ -549,8 +549,11 @@ impl RetireList {
             self.end_boost();
         }
         let freed = self.sweep(ready, limit, most, may_reuse);
-        let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
-        self.line.report_stall(&self.core, self.under_way(), behind);
+        // All readers may be looked at, for which polls that come early leave time.
+        if !is_early {
+            let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
+            self.line.report_stall(&self.core, self.under_way(), behind);
+        }
         freed
     }
 

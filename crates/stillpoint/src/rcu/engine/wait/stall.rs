@@ -6,8 +6,8 @@
 //! the token just before; it is in the way of the same grace periods.)
 //!
 //! A thread that polls or waits, and finds such a section in its way, calls the hook, unless the record says that this section
-//! was reported before. So each section is reported once, no thread waits for another, and a poll looks only at the
-//! reader that it has found in its way anyway.
+//! was reported before. So each section is reported once, and no thread waits for another. A poll looks first at the reader that was in
+//! its way, and at all only once the threshold has passed, if that one is silent.
 
 use std::fmt;
 use std::sync::Arc;
