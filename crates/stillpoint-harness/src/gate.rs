@@ -62,7 +62,7 @@ impl Drop for OpenOnDrop<'_> {
     }
 }
 
-/// Records that its thread will never arrive when it is dropped by a panic.
+/// When dropped by a panic, records that its thread will never arrive.
 pub struct FailOnPanic<'a>(pub &'a Gate);
 
 impl Drop for FailOnPanic<'_> {

@@ -1,6 +1,6 @@
 //! The error number of the calling thread, `errno(3)`.
 
-/// Restores the number when it is dropped, for what may run in a signal handler: the code that it interrupts may not have read the number yet.
+/// When dropped, restores the number, for calls in a signal handler: the interrupted code may not have read the number yet.
 #[derive(Debug)]
 #[must_use = "the number is restored when this is dropped"]
 pub struct Errno(i32);

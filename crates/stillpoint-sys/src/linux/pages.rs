@@ -148,7 +148,7 @@ pub unsafe fn discard(start: NonNull<u8>, bytes: usize) {
     unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
 }
 
-/// Asks for all pages at once. False if the kernel has no memory for them: to touch one might never return, or be a signal.
+/// Asks for all pages at once. False if the kernel has no memory for them: touching one might hang, or raise a signal.
 fn populate(start: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the advice changes no contents.
     match outcome(unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0) {
@@ -186,7 +186,7 @@ mod tests {
         if unsafe { libc::madvise(memory.start.as_ptr().cast(), SMALL, libc::MADV_POPULATE_WRITE) } != 0 {
             return; // Linux before 5.14 touches all pages
         }
-        // Behind the end of an empty file there is nothing, and a touch is a signal.
+        // Past the end of an empty file there is nothing: a touch raises a signal.
         // SAFETY: the name ends with zero.
         let file = unsafe { libc::memfd_create(c"empty".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(file >= 0);

@@ -170,7 +170,7 @@ impl<'t, K, V, S> Removed<'t, K, V, S> {
     /// Retires the entry, and returns its key and value for as long as the region lasts.
     ///
     /// # Panics
-    /// If the region is of another domain than the table. With the panic of the destructor of another removed entry, as each write.
+    /// If the region's domain is not the table's. Like each write, with the panic of another removed entry's destructor.
     ///
     /// ```
     /// use stillpoint::{rcu, table::Table};

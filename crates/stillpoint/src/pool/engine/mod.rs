@@ -63,7 +63,7 @@ pub(crate) struct Plan {
     pub(crate) common: bool,
     pub(crate) high_water: Option<u32>,
     pub(crate) locals: usize,
-    /// Whether uses are checked, and the objects allocated first that have been free for the longest time.
+    /// Whether uses are checked, and the objects that have been free longest are allocated first.
     pub(crate) hardened: bool,
     /// Whether all calls are counted: see `Handle::open`.
     pub(crate) counts_calls: bool,

@@ -549,7 +549,7 @@ impl RetireList {
             self.end_boost();
         }
         let freed = self.sweep(ready, limit, most, may_reuse);
-        // All readers may be looked at, for which polls that come early leave time.
+        // This may look at all readers, so polls that come early skip it.
         if !is_early {
             let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
             self.line.report_stall(&self.core, self.under_way(), behind);

@@ -7,7 +7,7 @@
 //!
 //! A thread that polls or waits, and finds such a section in its way, calls the hook, unless the record says that this section
 //! was reported before. So each section is reported once, and no thread waits for another. A poll looks first at the reader that was in
-//! its way, and at all only once the threshold has passed, if that one is silent.
+//! its way. If that one is silent, it looks at all, but only after the threshold.
 
 use std::fmt;
 use std::sync::Arc;
