@@ -275,10 +275,14 @@ fn a_domain_that_is_refused_later_goes_on_without_its_light_readers() {
         reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
         qsbr.quiescent();
         assert_eq!(reclaimer.poll(), 0);
+        qsbr.quiescent();
+        assert_eq!(reclaimer.poll(), 0);
+        assert!(domain.stats().fence_error.is_some());
         drop(silent);
         qsbr.quiescent();
         assert_eq!(reclaimer.poll(), 1);
         qsbr.synchronize().expect("no heavy fence is needed");
+        assert_eq!(domain.stats().fence_error, None);
     });
 }
 

@@ -1,6 +1,7 @@
 //! Cores, time stamp counter, and limits on CPU time.
 
 use std::fs;
+use std::path::Path;
 
 use stillpoint_harness::machine::cpus::format_list;
 use stillpoint_harness::machine::{Machine, load, proc};
@@ -103,14 +104,25 @@ pub(super) fn disturbances(load: Option<f64>, steal: Option<f64>) -> Vec<Finding
     load.into_iter().chain(steal).collect()
 }
 
-/// The limit of the control group, if this process is in one that has a limit.
+/// The least limit of the control group of this process and of those around it, if any of them can be limited.
 fn quota() -> Option<Finding> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let limit = proc::line(format!("/sys/fs/cgroup{path}/cpu.max"))?;
-    let (quota, period) = limit.split_once(' ')?;
-    Some(match quota {
-        "max" => Finding::present("cpu quota", "none: the control group does not limit CPU time"),
+    let limit = |group: &Path| proc::line(format!("/sys/fs/cgroup{}/cpu.max", group.display()));
+    least(Path::new(path).ancestors().filter_map(limit))
+}
+
+/// What lines of `cpu.max` say together.
+fn least(limits: impl Iterator<Item = String>) -> Option<Finding> {
+    let limits = limits
+        .filter_map(|line| line.split_once(' ').map(|(quota, period)| (quota.to_owned(), period.to_owned())));
+    let share = |(quota, period): &(String, String)| match (quota.parse::<f64>(), period.parse::<f64>()) {
+        (Ok(quota), Ok(period)) => quota / period,
+        _ => f64::INFINITY,
+    };
+    let (quota, period) = limits.min_by(|one, other| share(one).total_cmp(&share(other)))?;
+    Some(match quota.as_str() {
+        "max" => Finding::present("cpu quota", "none: no control group limits the CPU time"),
         quota => Finding::absent(
             "cpu quota",
             format!("the control group may run for {quota} µs in each {period} µs"),
@@ -118,4 +130,20 @@ fn quota() -> Option<Finding> {
             "raise cpu.max of the control group, or run outside of it",
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_quota_of_a_group_and_those_around_it_counts() {
+        let told = |lines: &[&str]| {
+            least(lines.iter().map(|&line| line.to_owned())).map(|finding| format!("{finding:?}"))
+        };
+        assert_eq!(told(&[]), None);
+        assert!(told(&["max 100000", "max 100000"]).unwrap().contains("none: "));
+        let found = told(&["max 100000", "150000 100000", "50000 200000", "400000 100000"]).unwrap();
+        assert!(found.contains("for 50000 µs in each 200000 µs"), "{found}");
+    }
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
@@ -221,10 +221,8 @@ impl BackgroundReclaimer {
                 // A thread announces neither that it stops writing, nor that it begins to write just before this sleep.
                 let shelved = channel.core().has_shelved();
                 let limit = if shelved { limit.min(LONGEST_SLEEP) } else { limit };
-                // The next poll reports a region behind the reader for whose fence this waits.
-                let until_stall =
-                    self.list.stall_is_due().map(|due| due.saturating_duration_since(Instant::now()));
-                let limit = until_stall.map_or(limit, |until| limit.min(until));
+                // A poll then reports a region behind the reader for whose fence this waits.
+                let limit = self.list.until_stall().map_or(limit, |until| limit.min(until));
                 sleep(Some(limit), self.list.missing().max(1), shelved);
             }
             Obstacle::Reader(record, _) => {

@@ -356,9 +356,6 @@ impl Protocol {
         if !is_fenced {
             // Relaxed, all: for statistics. Without a fence, memory is freed as well: a refusal before this is over.
             self.progress.vouched.fetch_add(1, Ordering::Relaxed);
-            if self.progress.errno.load(Ordering::Relaxed) != 0 {
-                self.progress.errno.store(0, Ordering::Relaxed);
-            }
             self.end_refusal();
         }
         Err(Grace::Over)
@@ -556,7 +553,10 @@ impl Protocol {
 
     /// Notes that a fence has succeeded, or that none is needed.
     fn end_refusal(&self) {
-        // Relaxed, both: for reports.
+        // Relaxed, all: for reports.
+        if self.progress.errno.load(Ordering::Relaxed) != 0 {
+            self.progress.errno.store(0, Ordering::Relaxed);
+        }
         if self.progress.refused.load(Ordering::Relaxed) != 0 {
             self.progress.refused.store(0, Ordering::Relaxed);
         }
@@ -588,7 +588,10 @@ impl Protocol {
         if self.mode == Mode::Symmetric {
             fence::asymmetric_supported()?;
         }
-        fence::heavy()?;
+        probe!("fence_start", self.address());
+        let answer = fence::heavy();
+        probe!("fence_end", self.address(), answer.is_err().into());
+        answer?;
         // Relaxed: statistics.
         self.progress.heavy_fences.fetch_add(1, Ordering::Relaxed);
         Ok(())

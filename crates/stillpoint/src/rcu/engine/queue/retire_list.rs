@@ -24,6 +24,7 @@ use crate::rcu::engine::queue::line::{Line, Obstacle};
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
 use crate::rcu::engine::wait::delays::EVERY;
+use crate::rcu::engine::wait::park::LONGEST_SLEEP;
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
@@ -570,6 +571,15 @@ impl RetireList {
     /// When a sleep must end so that a stall is reported in time.
     pub(crate) fn stall_is_due(&self) -> Option<Instant> {
         self.core.stall_is_due(self.under_way().map(|(_, started)| started))
+    }
+
+    /// For how long at most to sleep, so that a stall is reported, although a poll may come too early for it, and although this thread may
+    /// not have run when it was due; `None` if nobody wants reports, or nothing is under way.
+    pub(crate) fn until_stall(&self) -> Option<Duration> {
+        let (_, started) = self.under_way()?;
+        let left =
+            started.saturating_add(self.core.stall_threshold()?).saturating_sub(self.core.protocol.age());
+        Some(if left.is_zero() { LONGEST_SLEEP } else { left })
     }
 
     /// Ends what remains of the boosts that readers got for these objects.

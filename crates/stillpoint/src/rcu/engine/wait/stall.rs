@@ -134,6 +134,11 @@ impl Core {
         }
     }
 
+    /// How long a grace period may be under way before a region in its way is reported, if there is a hook.
+    pub(crate) fn stall_threshold(&self) -> Option<Duration> {
+        self.watch.as_ref().map(|watch| watch.threshold)
+    }
+
     /// When a sleep must end so that a stall is reported in time, for a thread that has waited since `since`.
     pub(crate) fn stall_is_due(&self, since: Option<Duration>) -> Option<Instant> {
         let due = since?.saturating_add(self.watch.as_ref()?.threshold);
