@@ -117,7 +117,8 @@ fn main() {
         {
             use stillpoint_epoch::domain::{self, Boost};
             if let Err(error) = domain::build_default(domain::builder().boost(Boost::Realtime)) {
-                return println!("skipped: {name}: {error}");
+                eprintln!("{name} needs boosting: {error}");
+                std::process::exit(1);
             }
         }
         return println!("{name} {}", peak_garbage());

@@ -161,9 +161,11 @@ impl Shared {
             let Some(mut list) = self.oldest() else { return };
             let ran = round.poll(&mut list.reclaimer);
             round.left = round.left.saturating_sub(LOOK.saturating_sub(ran));
+            // What only protected loads hold says nothing about the lists behind it.
+            let awaits_readers = list.reclaimer.pending() > list.reclaimer.held();
             match list.reclaimer.pending() {
                 0 => drop(list),
-                _ if ran == 0 || round.left == 0 => return self.put(list),
+                _ if round.left == 0 || (ran == 0 && awaits_readers) => return self.put(list),
                 // What is left is newer than what has run.
                 _ => self.hand_on(list, &mut round.panic),
             }
@@ -296,6 +298,35 @@ mod tests {
         shared.hand_on(newest, &mut None);
         serve(&shared, usize::MAX);
         assert_eq!(freed(), 4 * FULL + 10);
+    }
+
+    /// What a protected load of the domain holds may be in any list, since polls adopt what was left.
+    #[test]
+    fn a_list_that_a_protected_load_holds_up_holds_up_no_other() {
+        let shared = Shared::new(Domain::new());
+        let (cell, reader) = (shared.domain.cell(1), shared.domain.reader());
+        let held = cell.protect(&reader);
+        let mut list = shared.list();
+        list.reclaimer.retire(cell.replace(2).expect("never empty")).expect("there is room");
+        while list.reclaimer.held() == 0 {
+            list.reclaimer.poll_at_once(usize::MAX);
+        }
+        shared.put(list);
+        for _ in 0..2 {
+            let mut list = shared.list();
+            (0..FULL).for_each(|_| list.reclaimer.defer(|| ()));
+            list.reclaimer.poll_at_once(0);
+            shared.hand_on(list, &mut None);
+        }
+        while shared.domain.stats().freed < 2 * FULL as u64 {
+            let waiting = shared.waiting();
+            // Without a pace.
+            shared.serve(usize::MAX, &mut Round { is_flush: true, left: SHARE, panic: None });
+            assert_ne!(shared.waiting(), waiting, "no other list is served");
+        }
+        drop(held);
+        shared.serve(usize::MAX, &mut Round { is_flush: true, left: SHARE, panic: None });
+        assert_eq!(shared.domain.stats().pending, 0);
     }
 
     /// The grace periods of lists that wait are under way at the same time: what was handed on while a reader was in the

@@ -431,6 +431,23 @@ impl Reclaimer {
     pub fn pending_bytes(&self) -> usize {
         self.list.bytes
     }
+
+    /// How many of the [pending](Reclaimer::pending) objects wait for protected loads only: their grace period was over when a poll last
+    /// looked at them.
+    ///
+    /// ```
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let (cell, reader, mut reclaimer) = (domain.cell(1), domain.reader(), domain.reclaimer());
+    /// let held = cell.protect(&reader);
+    /// reclaimer.retire(cell.replace(2).expect("never empty here"))?;
+    /// assert_eq!((reclaimer.poll_at_once(usize::MAX), reclaimer.pending(), reclaimer.held()), (0, 1, 1));
+    /// drop(held);
+    /// assert_eq!((reclaimer.poll(), reclaimer.held()), (1, 0));
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
+    /// ```
+    pub fn held(&self) -> usize {
+        self.list.held()
+    }
 }
 
 impl Queue for Reclaimer {
