@@ -151,8 +151,8 @@ impl Shared {
         Some(oldest)
     }
 
-    /// Serves up to `number` of the lists that were handed on, the oldest first, until the share is done, or nothing in a list
-    /// is ready.
+    /// Serves up to `number` of the lists that were handed on, the oldest first, until the share is done, or a list waits for
+    /// readers: then the newer ones behind it do, too.
     fn serve(&self, number: usize, round: &mut Round) {
         for _ in 0..number {
             if round.left == 0 {
