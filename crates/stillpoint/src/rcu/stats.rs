@@ -59,7 +59,8 @@ pub struct Stats {
     pub pinned: u64,
     /// How long readers have held a pending object: the age of the oldest grace period that a region is in the way of, or that of the
     /// oldest object that a protected load holds. `None` if nobody holds anything, whether or not the program polls. If a reclaimer has
-    /// not been polled since some of its objects were let go of, this may be the age of one of those.
+    /// not been polled since some of its objects were let go of, this may be the age of one of those. Callbacks whose object a protected
+    /// load holds are not dated.
     pub oldest: Option<Duration>,
     /// How long objects have waited from their retirement until they were freed. Objects in a reclaimer count from its first poll after
     /// their retirement (a write in the default domain polls), and those that one poll frees as the oldest of them. Objects that were
