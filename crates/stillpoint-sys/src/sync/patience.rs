@@ -14,6 +14,7 @@ const NAP: std::time::Duration = std::time::Duration::from_micros(50);
 /// One wait. Spins, then yields the core between spins, then sleeps for 50 µs between them. A signal handler may wait, too.
 #[derive(Debug, Default)]
 pub struct Patience {
+    #[cfg(not(stillpoint_loom))]
     spins: u32,
 }
 
