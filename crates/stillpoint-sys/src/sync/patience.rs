@@ -3,6 +3,7 @@
 use super::spin;
 
 /// Spins of a waiter before it yields its core: a holder that runs has finished by then.
+#[cfg(not(stillpoint_loom))]
 const SPINS: u32 = 128;
 /// How often it yields before it sleeps. If the holder waits for this core and has a lower real-time priority, or none, it gets the core only
 /// while this thread sleeps.
@@ -39,7 +40,7 @@ impl Patience {
             std::thread::yield_now();
         } else {
             // The sleep is a point at which C may cancel the thread, and a signal that interrupts it leaves a number in `errno`.
-            #[cfg(target_os = "linux")]
+            #[cfg(all(target_os = "linux", not(miri)))]
             let _kept = (crate::linux::Uncancelled::new(), crate::linux::Errno::new());
             std::thread::sleep(NAP);
         }
