@@ -16,7 +16,7 @@ try:
 except ImportError:
     gdb = None  # this is lldb
 
-VERSION = 1
+VERSION = 2
 IDLE = 1 << 63
 AWAY = (1 << 64) - 1
 ENDED = 1 << 63
@@ -27,7 +27,7 @@ NAMES = [
     ("protocol", ["token", "records"], 1),
     ("record", ["state", "kind", "tid", "first", "further", "furthers", "further_size", "exclusive", "exclusives",
                 "more", "block_further", "block_furthers", "older"], 1),
-    ("counters", ["retired", "freed", "pending", "pending_bytes"], 1),
+    ("counters", ["retired", "freed", "pending", "pending_bytes", "pushed", "removed"], 1),
 ]
 
 
@@ -92,8 +92,10 @@ class Domain:
         self.token = reader.word(self.protocol + reader.protocol["token"])
         counters = list(reader.slots(core + fields["counters"], 2, claimed_only=False))
         counters.append(core + fields["shared_counters"])
-        total = lambda field: sum(reader.word(at + reader.counters[field]) for at in counters) % (1 << 64)
-        self.pending, self.pending_bytes = total("pending"), total("pending_bytes")
+        total = lambda field: sum(reader.word(at + reader.counters[field]) for at in counters)
+        # Callbacks are counted where they are pushed, and where they are called.
+        self.pending = (total("pending") + total("pushed") - total("removed")) % (1 << 64)
+        self.pending_bytes = total("pending_bytes") % (1 << 64)
 
     def readers(self):
         records = self.reader.slots(self.protocol + self.reader.protocol["records"], 1)

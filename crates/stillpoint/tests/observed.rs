@@ -12,10 +12,12 @@ mod skip;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::ptr::NonNull;
 use std::sync::Barrier;
 use std::thread;
 
 use skip::skipped;
+use stillpoint::rcu::raw::{Callback, CallbackQueue};
 use stillpoint::rcu::{self, Domain};
 
 /// What a program prints; `None` if it is not installed.
@@ -132,6 +134,8 @@ const OBSERVER: &str = "STILLPOINT_TEST_OBSERVER";
 fn stops_with_a_reader_in_the_way() {
     let Ok(kind) = env::var(OBSERVER) else { return };
     let domain = Domain::builder().name("routes").build().expect("the best mode is always available");
+    unsafe extern "C-unwind" fn do_nothing(_: NonNull<Callback>) {}
+    let (queue, mut node) = (CallbackQueue::new(&domain), Callback::new());
     let cells = [domain.cell(1), domain.cell(2)];
     let met = Barrier::new(4);
     let wait = || {
@@ -161,12 +165,17 @@ fn stops_with_a_reader_in_the_way() {
         let mut reclaimer = domain.reclaimer();
         reclaimer.retire(cells[0].take().expect("never empty here")).expect("it has room");
         assert_eq!(reclaimer.poll(), 0, "the first thread is in the way");
+        // SAFETY: the node stays until the queue has called the function.
+        unsafe { queue.push(NonNull::from(&mut node), do_nothing) };
         if kind == "debugger" {
             // SAFETY: the debugger stops the process here, and ends it.
             unsafe { libc::raise(libc::SIGTRAP) };
         }
         met.wait();
     });
+    while queue.pending() > 0 {
+        queue.poll(usize::MAX);
+    }
 }
 
 /// What a script of bpftrace prints about the test above; `None` if tracers may not attach here.
@@ -238,7 +247,7 @@ fn check(report: &str, of_debugger: &str) {
     let [stalled] = with("IN THE WAY")[..] else { panic!("not one reader is in the way:\n{report}") };
     assert!(stalled.contains("a region open since token 1, 1 behind"), "{stalled}");
     assert!(stalled.contains(of_debugger), "{stalled}");
-    assert_eq!(with("waiting to be freed: 1 (4 bytes); readers: 4").len(), 1, "{report}");
+    assert_eq!(with("waiting to be freed: 2 (4 bytes); readers: 4").len(), 1, "{report}");
     assert_eq!(with("protects 0x").len(), 1, "{report}");
     assert_eq!(with(": idle").len(), 3, "{report}");
     assert_eq!(with(&format!("{of_debugger}1)")).len(), 1, "the main thread:\n{report}");

@@ -24,14 +24,14 @@ pub(super) struct Layout {
     core: [usize; 5],
     protocol: [usize; 2],
     record: [usize; 13],
-    counters: [usize; 4],
+    counters: [usize; 6],
 }
 
 #[used]
 #[link_section = "stillpoint_layout"]
 pub(super) static LAYOUT: Layout = Layout {
     magic: *b"stillpnt",
-    version: 1,
+    version: 2,
     size: size_of::<Layout>(),
     entries: &ENTRIES,
     registries: [Registry::<Entry>::LAYOUT, Registry::<Record>::LAYOUT, Registry::<Counters>::LAYOUT],

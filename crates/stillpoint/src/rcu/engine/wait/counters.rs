@@ -57,11 +57,13 @@ struct Apart<T>(T);
 #[cfg(not(stillpoint_loom))]
 impl Counters {
     /// For debuggers.
-    pub(crate) const LAYOUT: [usize; 4] = [
+    pub(crate) const LAYOUT: [usize; 6] = [
         std::mem::offset_of!(Self, retired),
         std::mem::offset_of!(Self, freed),
         std::mem::offset_of!(Self, pending),
         std::mem::offset_of!(Self, pending_bytes),
+        std::mem::offset_of!(Self, pushed.0),
+        std::mem::offset_of!(Self, removed),
     ];
 }
 
