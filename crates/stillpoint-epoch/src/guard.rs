@@ -153,8 +153,9 @@ impl Guard {
     /// Runs functions that are ready: first those that this thread has deferred, then those of other threads. Does the
     /// same once more when the thread's last guard is dropped, and then lets any thread run what is left. Runs at most
     /// 512 functions each time, unless more and more are deferred. So after a flush and the end of the region, all
-    /// functions that this thread has deferred since its last round have run, if these are at most 512, and no other thread is
-    /// pinned. Those that a round has let any thread run wait behind older ones of others. A program that waits for many functions flushes in a loop, and pins itself anew each time.
+    /// functions that this thread has deferred since its last round have run, if these are at most 512, and no other
+    /// thread is pinned. Those that a round has let any thread run wait behind older ones of others. A program that waits
+    /// for many functions flushes in a loop, and pins itself anew each time.
     ///
     /// Does nothing if this guard is [`unprotected`]. Within a deferred function, leaves what is ready to the next
     /// region.

@@ -228,11 +228,7 @@ impl Protocol {
         if self.is_over(token) {
             return None;
         }
-        // Acquire: as in `scan`.
-        let hint = self.progress.laggard.load(Ordering::Acquire);
-        // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
-        let first = unsafe { hint.as_ref() };
-        first.into_iter().chain(self.records.iter()).find(|record| blocks(record.observe(), token))
+        self.laggard().into_iter().chain(self.records.iter()).find(|record| blocks(record.observe(), token))
     }
 
     /// Whether this is the number of a token that is known to be over. One that is over was started.
@@ -270,10 +266,7 @@ impl Protocol {
         }
         is_fenced |= busted::is(Variant::NoHeavy);
 
-        // Acquire: pairs with the release below, as the record is accessed. The choice of the record is only a hint.
-        let hint = self.progress.laggard.load(Ordering::Acquire);
-        // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
-        if let Some(laggard) = unsafe { hint.as_ref() } {
+        if let Some(laggard) = self.laggard() {
             let word = laggard.observe();
             if blocks(word, token) {
                 return Ok(Outlook::Known(Grace::Blocked(laggard)));
@@ -361,8 +354,16 @@ impl Protocol {
         Err(Grace::Over)
     }
 
+    /// The reader that was in the way of the last check. Only a hint.
+    fn laggard(&self) -> Option<&Record> {
+        // Acquire: pairs with the release in `note_laggard`, as the record is accessed.
+        let hint = self.progress.laggard.load(Ordering::Acquire);
+        // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
+        unsafe { hint.as_ref() }
+    }
+
     fn note_laggard(&self, record: &Record) {
-        // Release: pairs with the acquire load in `scan`.
+        // Release: pairs with the acquire load in `laggard`.
         self.progress.laggard.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
     }
 

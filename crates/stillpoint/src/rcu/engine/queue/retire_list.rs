@@ -576,9 +576,8 @@ impl RetireList {
     /// For how long at most to sleep, so that a stall is reported, although a poll may come too early for it, and although this thread may
     /// not have run when it was due; `None` if nobody wants reports, or nothing is under way.
     pub(crate) fn until_stall(&self) -> Option<Duration> {
-        let (_, started) = self.under_way()?;
-        let left =
-            started.saturating_add(self.core.stall_threshold()?).saturating_sub(self.core.protocol.age());
+        let due = self.core.stall_due(self.under_way().map(|(_, started)| started))?;
+        let left = due.saturating_sub(self.core.protocol.age());
         Some(if left.is_zero() { LONGEST_SLEEP } else { left })
     }
 

@@ -134,15 +134,16 @@ impl Core {
         }
     }
 
-    /// How long a grace period may be under way before a region in its way is reported, if there is a hook.
-    pub(crate) fn stall_threshold(&self) -> Option<Duration> {
-        self.watch.as_ref().map(|watch| watch.threshold)
+    /// The age of the domain at which a region in the way of a grace period that has been under way since `since` is reported, if there is
+    /// a hook.
+    pub(crate) fn stall_due(&self, since: Option<Duration>) -> Option<Duration> {
+        Some(since?.saturating_add(self.watch.as_ref()?.threshold))
     }
 
     /// When a sleep must end so that a stall is reported in time, for a thread that has waited since `since`.
     pub(crate) fn stall_is_due(&self, since: Option<Duration>) -> Option<Instant> {
-        let due = since?.saturating_add(self.watch.as_ref()?.threshold);
-        // A stall that is overdue has been reported.
+        let due = self.stall_due(since)?;
+        // One that is overdue has been reported, or is by the next look, for which these sleeps end soon anyway.
         (due > self.protocol.age()).then(|| self.protocol.made.checked_add(due))?
     }
 
