@@ -28,6 +28,8 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let progress = Progress::new(plan.settings.len());
     let mut rows = Vec::new();
     for setting in plan.settings.iter().take_while(|_| !interrupt::requested()) {
+        let here = plan.contenders.iter().filter(|name| setting.has(name, plan.on_module));
+        let names = with_control(here.cloned().collect());
         match *setting {
             Setting::Barriers { threads, initiators, state } => {
                 progress.stage(&format!(
@@ -36,13 +38,13 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
                     state.name(),
                     number_of(initiators as u64, "initiator")
                 ));
-                rows.extend(barriers(plan, threads, initiators, state)?);
+                rows.extend(barriers(plan, &names, threads, initiators, state)?);
             }
             Setting::Readers { per_second } => {
                 let asked =
                     if per_second == u32::MAX { "all possible".to_owned() } else { per_second.to_string() };
                 progress.stage(&format!("membarrier: readers, {asked} synchronizations a second"));
-                rows.extend(readers::measure(plan, per_second)?);
+                rows.extend(readers::measure(plan, &names, per_second)?);
             }
         }
         progress.step();
@@ -78,15 +80,19 @@ impl Round {
     }
 }
 
-fn barriers(plan: &Plan, threads: usize, initiators: usize, state: State) -> Result<Vec<Row>, String> {
-    let barriers = plan.contenders.iter().filter(|name| *name != readers::SYMMETRIC);
-    let names = with_control(barriers.cloned().collect());
+fn barriers(
+    plan: &Plan,
+    names: &[String],
+    threads: usize,
+    initiators: usize,
+    state: State,
+) -> Result<Vec<Row>, String> {
     let scenario = if initiators == 1 { "receivers" } else { "initiators" };
     let measure = |name: &String, (): &()| {
         let (timed, took) = slice(name, threads, initiators, plan.slice)?;
         Round::of(&timed, took).ok_or_else(|| "nothing was measured".to_owned())
     };
-    let rounds = crowd::with(threads, state, || Ok(in_turns(&names, plan.rounds, |_| (), measure)))?;
+    let rounds = crowd::with(threads, state, || Ok(in_turns(names, plan.rounds, |_| (), measure)))?;
     let row = |(name, rounds): (&String, Result<Vec<Round>, String>)| {
         Row::new("membarrier", scenario, name.as_str())
             .with("threads", threads)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
-use stillpoint_harness::experiment::control::{contender, with_control};
+use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
@@ -108,11 +108,9 @@ impl Windows {
     }
 }
 
-pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> {
-    let mode = |name: &String| mode_of(name, plan.on_module);
-    let names = plan.contenders.iter().filter(|name| mode(name).is_some());
-    let names = with_control(names.cloned().collect());
-    let modes: Vec<(&String, Mode)> = names.iter().filter_map(|name| Some((name, mode(name)?))).collect();
+pub(super) fn measure(plan: &Plan, names: &[String], per_second: u32) -> Result<Vec<Row>, String> {
+    let modes: Vec<(&String, Mode)> =
+        names.iter().filter_map(|name| Some((name, mode_of(name, plan.on_module)?))).collect();
     let work = |domain: &Domain, begin| synchronize(domain, per_second, begin);
     let slice = |&(name, mode): &(&String, Mode), _: &()| {
         let Some(way) = way_of(name) else { return slice(mode, plan, work) };
