@@ -40,7 +40,8 @@ mod rounds;
 
 use stillpoint::rcu::Domain;
 
-/// Polls until nothing waits.
+/// Polls until nothing waits on the table's own shelves. Where several threads have written, some of it may be left to the domain: there,
+/// `Domain::barrier`.
 fn free_all<K, V, S>(table: &stillpoint::table::Table<K, V, S>) {
     while table.pending() > 0 {
         table.poll();

@@ -6,7 +6,6 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 
 use crate::census::Census;
-use crate::free_all;
 
 const THREADS: u64 = 4;
 
@@ -50,7 +49,7 @@ fn threads_with_keys_of_their_own_do_not_notice_each_other() {
             });
         }
     });
-    free_all(&table);
+    domain.barrier().unwrap();
     assert_eq!(census.alive(), table.len());
     drop(table);
     assert_eq!(census.alive(), 0);

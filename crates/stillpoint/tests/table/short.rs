@@ -92,7 +92,7 @@ fn growths_behind_another_thread_complete() {
             }
         });
     });
-    free_all(&table);
+    domain.barrier().unwrap();
     assert_eq!(census.alive(), table.len());
     drop(table);
     assert_eq!(census.alive(), 0);

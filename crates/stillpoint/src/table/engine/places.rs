@@ -408,6 +408,44 @@ mod tests {
         assert_eq!(scene.freed.count(), PLACES + 1);
     }
 
+    /// A thread that is preempted with the lock of a shelf that nobody has leased is in nobody's way, but for places that had that shelf.
+    #[test]
+    fn a_free_shelf_that_is_locked_keeps_no_place_from_another_one() {
+        let scene = Scene::new();
+        let core = scene.domain.core();
+        scene.places.put(scene.freed.garbage(), 0);
+        while core.shelves.iter().count() > 0 {
+            core.visit_all(&mut None);
+        }
+        let free = core.shelves.iter_all().next().expect("it was leased");
+        let turn = free.begin().expect("nobody has it");
+        for hint in 1..PLACES {
+            scene.places.put(scene.freed.garbage(), hint);
+            assert_eq!(scene.places.pending(), hint, "an entry was left to the domain");
+        }
+        drop(turn);
+    }
+
+    /// A place that had a shelf takes no turn there when another place has it: the turn would end an empty lease.
+    #[test]
+    fn a_look_at_a_place_leaves_the_lease_of_another_one() {
+        let scene = Scene::new();
+        let core = scene.domain.core();
+        for hint in 0..2 {
+            while core.shelves.iter().count() > 0 {
+                core.visit_all(&mut None);
+            }
+            scene.places.put(scene.freed.garbage(), hint);
+            scene.places.press(usize::MAX);
+        }
+        assert_eq!(
+            (scene.freed.count(), core.shelves.iter_all().filter(|shelf| shelf.begin().is_none()).count()),
+            (2, 0)
+        );
+        assert!(scene.places.places[0].place.begin(core).is_none());
+        assert!(scene.places.places[1].place.begin(core).is_some(), "the lease has ended");
+    }
+
     /// Hints tell threads apart, and are no places. The second entry finds the first shelf taken.
     #[test]
     fn a_hint_may_be_any_number() {

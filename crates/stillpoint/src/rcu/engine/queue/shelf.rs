@@ -41,6 +41,9 @@ const EAGER: usize = 32;
 /// the last poll.
 const LOOKED_AT: usize = 2 * SHARE;
 
+/// Most free shelves that a lease passes over because a thread has them locked.
+const LOCKED_PASSED: usize = 3;
+
 #[derive(Default)]
 pub(crate) struct Shelf {
     content: TryLock<Content>,
@@ -101,7 +104,7 @@ unsafe impl Send for Lease {}
 impl Shelf {
     /// Takes the turn at the list, unless a thread has it.
     #[inline]
-    fn begin(&self) -> Option<Turn<'_>> {
+    pub(crate) fn begin(&self) -> Option<Turn<'_>> {
         self.content.try_lock().map(|content| Turn { shelf: self, content })
     }
 
@@ -518,7 +521,12 @@ impl Place {
     /// Takes the turn at the tenant's shelf, unless another thread has it, or there is no lease.
     #[inline]
     pub(crate) fn begin<'c>(&self, core: &'c Core) -> Option<Turn<'c>> {
-        let turn = self.shelf(core)?.begin()?;
+        let shelf = self.shelf(core)?;
+        // Relaxed: a hint, decided below. Whoever takes the turn at a shelf that is free keeps others from leasing it.
+        if shelf.tenant.load(Ordering::Relaxed) != self.name {
+            return None;
+        }
+        let turn = shelf.begin()?;
         if turn.is_of(self.name) {
             return Some(turn);
         }
@@ -551,30 +559,48 @@ impl Place {
         tenant: &Arc<dyn Tenant>,
     ) -> Option<Turn<'c>> {
         let before = seen.as_ref().map_or(ptr::null_mut(), |turn| ptr::from_ref(turn.shelf).cast_mut());
-        let claim = core.shelves.claim();
-        // SAFETY: the core is borrowed, and owns the registry.
-        let shelf: &'c Shelf = unsafe { claim.slot() };
-        let own = ptr::from_ref(shelf).cast_mut();
-        let turn = if before == own { seen.take() } else { shelf.begin() };
+        let found = Self::claim(core, &mut seen, LOCKED_PASSED);
+        let own = found.as_ref().map(|(_, turn)| ptr::from_ref(turn.shelf).cast_mut());
         // The lock of what was seen is held: that shelf is not leased at this place again, which the exchange would lose.
         // Release: pairs with the acquire in `shelf`: the memory of the shelf was made before. Relaxed on failure: nothing is read.
-        let is_ours = turn.is_some()
-            && self.shelf.compare_exchange(before, own, Ordering::Release, Ordering::Relaxed).is_ok();
+        let is_ours = own.is_some_and(|own| {
+            self.shelf.compare_exchange(before, own, Ordering::Release, Ordering::Relaxed).is_ok()
+        });
         if let Some(seen) = seen {
             seen.give_up(core);
         }
-        let Some(mut turn) = turn.filter(|_| is_ours) else {
-            // Another thread has begun a lease here, or a visitor that comes late has the shelf. What is lost stays claimed: nobody gets
-            // it.
-            if !shelf.is_lost() {
-                core.shelves.release(&claim);
-            }
+        let (claim, mut turn) = found?;
+        if !is_ours {
+            // Another thread has begun a lease here.
+            drop(turn);
+            core.shelves.release(&claim);
             return None;
-        };
-        shelf.tenant.store(self.name, Ordering::Relaxed);
+        }
+        turn.shelf.tenant.store(self.name, Ordering::Relaxed);
         turn.polled(core.protocol.age());
         turn.content.lease = Some(Lease { tenant: Arc::clone(tenant), claim });
         Some(turn)
+    }
+
+    /// Claims a shelf, with the turn at its list, which `seen` may have. A free shelf may be locked, by a visitor that comes late: passes over
+    /// up to `passed` of these. They stay claimed meanwhile, since the registry hands out the first one that is free.
+    fn claim<'c>(
+        core: &'c Core,
+        seen: &mut Option<Turn<'c>>,
+        passed: usize,
+    ) -> Option<(Claim<Shelf>, Turn<'c>)> {
+        let claim = core.shelves.claim();
+        // SAFETY: the core is borrowed, and owns the registry.
+        let shelf: &'c Shelf = unsafe { claim.slot() };
+        if let Some(turn) = seen.take_if(|turn| ptr::eq(turn.shelf, shelf)).or_else(|| shelf.begin()) {
+            return Some((claim, turn));
+        }
+        let other = if passed > 0 { Self::claim(core, seen, passed - 1) } else { None };
+        // What is lost stays claimed: nobody gets it.
+        if !shelf.is_lost() {
+            core.shelves.release(&claim);
+        }
+        other
     }
 
     /// Called by the drop of a tenant that [is gone](Tenant::is_gone): frees what it has left here. If another thread has the turn, leaves
