@@ -329,20 +329,27 @@ pub unsafe extern "C" fn still_htimer_async_cancel(
         // SAFETY: the caller passes a timer that was added, and keeps it until the result has come.
         let timer = unsafe { timer(place) }?;
         let source = mine()?;
-        if timer.owner() == 0 {
-            return Err(Refusal::new(libc::ENOENT, c"the timer was never added"));
-        }
-        let Some(target) = stamped(timer.owner()) else {
-            return Err(Refusal::new(
-                libc::EPIPE,
-                c"the thread of this timer has stopped its manager, or has ended",
-            ));
-        };
         let tell = Tell { function: result_function, argument: result_argument };
-        // SAFETY: the source is the calling thread's, and the caller keeps the timer until the result has come.
-        match unsafe { source.ask(target, timer, None, tell) }? {
-            true => Ok(0),
-            false => Err(no_room()),
+        loop {
+            let owner = timer.owner();
+            if owner == 0 {
+                return Err(Refusal::new(libc::ENOENT, c"the timer was never added"));
+            }
+            let asked = match stamped(owner) {
+                // SAFETY: the source is the calling thread's, and the caller keeps the timer until the result has come.
+                Some(target) => unsafe { source.ask(target, timer, None, tell) },
+                None => Err(Refusal::new(
+                    libc::EPIPE,
+                    c"the thread of this timer has stopped its manager, or has ended",
+                )),
+            };
+            match asked {
+                Ok(true) => return Ok(0),
+                Ok(false) => return Err(no_room()),
+                // Before its end, that thread may have given the timer to another one: H5.
+                Err(_) if timer.owner() != owner => {}
+                Err(refusal) => return Err(refusal),
+            }
         }
     })
 }

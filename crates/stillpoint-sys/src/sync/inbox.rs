@@ -4,12 +4,13 @@
 //! refused for want of room: the messages bring their own.
 //!
 //! Whoever takes a chain comes after everything that was done before each of its posts: a post releases, the taking acquires, and the
-//! posts between are read-modify-writes, which continue what the first of them began.
+//! posts between are read-modify-writes, which continue what the first of them began. Whoever is refused comes after everything that the
+//! owner did before it closed the inbox.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
 
-use super::atomic::{AtomicPtr, Ordering};
+use super::atomic::{fence, AtomicPtr, Ordering};
 use crate::busted::unless;
 use busted::Variant;
 
@@ -22,7 +23,9 @@ mod busted {
         PostLate = "post-late": "A chain is posted although the inbox is closed.",
         TakeRelaxed = "take-relaxed": "The owner takes the messages by a relaxed operation.",
         TakeByStore = "take-by-store": "The owner empties the list after it has looked at it.",
-        CloseRelaxed = "close-relaxed": "The owner takes the last messages by a relaxed operation.",
+        CloseRelaxed = "close-relaxed": "The owner acquires nothing when it takes the last messages.",
+        CloseUnreleased = "close-unreleased": "The owner publishes nothing when it closes the inbox.",
+        RefusedRelaxed = "refused-relaxed": "Whoever is refused acquires nothing.",
     }
 }
 
@@ -72,11 +75,15 @@ impl<M: Message> Inbox<M> {
         let link = unsafe { oldest.as_ref() }.link();
         // Release: pairs with the acquires in `take` and `close`.
         let order = unless(busted::is(Variant::PostRelaxed), Ordering::Release);
-        // Relaxed, here and on failure: whoever posts reads nothing of what others have posted.
+        // Relaxed, here and on failure: whoever posts reads nothing of what others have posted. A refusal fences.
         let mut before = self.newest.load(Ordering::Relaxed);
         loop {
             if before == closed() {
                 if !busted::is(Variant::PostLate) {
+                    // Acquire: with the load, pairs with the release in `close`.
+                    if !busted::is(Variant::RefusedRelaxed) {
+                        fence(Ordering::Acquire);
+                    }
                     return false;
                 }
                 before = ptr::null_mut();
@@ -120,8 +127,12 @@ impl<M: Message> Inbox<M> {
 
     /// Takes the last messages, and closes the inbox: later posts are refused. Called by the owner.
     pub fn close(&self) -> Messages<M> {
-        // Acquire: pairs with the release in `post`.
-        let order = unless(busted::is(Variant::CloseRelaxed), Ordering::Acquire);
+        // AcqRel: acquires what `post` has released, and releases what the owner did to those who are refused.
+        let order = match () {
+            () if busted::is(Variant::CloseRelaxed) => Ordering::Release,
+            () if busted::is(Variant::CloseUnreleased) => Ordering::Acquire,
+            () => Ordering::AcqRel,
+        };
         Messages::reversed(self.newest.swap(closed(), order))
     }
 }
@@ -247,6 +258,7 @@ mod tests {
 #[cfg(all(test, stillpoint_loom))]
 mod models {
     use super::*;
+    use crate::sync::atomic::AtomicBool;
     use crate::sync::Arc;
     use loom::thread;
 
@@ -303,6 +315,25 @@ mod models {
         crate::busted::assert_reached();
     }
 
+    /// An owner gives away what it has before it closes its inbox.
+    #[test]
+    fn whoever_is_refused_sees_what_the_owner_did_before() {
+        loom::model(|| {
+            let (inbox, given_away) = (inbox(), Arc::new(AtomicBool::new(false)));
+            let poster = {
+                let (inbox, given_away) = (Arc::clone(&inbox), Arc::clone(&given_away));
+                thread::spawn(move || {
+                    let is_posted = Numbered::post(&inbox, 1);
+                    assert!(is_posted || given_away.load(Ordering::Relaxed), "a refusal came too early");
+                })
+            };
+            given_away.store(true, Ordering::Relaxed);
+            inbox.close().for_each(|message| _ = Numbered::read(message));
+            poster.join().unwrap();
+        });
+        crate::busted::assert_reached();
+    }
+
     #[cfg(stillpoint_busted)]
     #[test]
     fn every_variant_is_caught_by_its_model() {
@@ -310,9 +341,17 @@ mod models {
             Variant::PostLate | Variant::CloseRelaxed => {
                 "whoever_closes_has_all_that_was_posted_and_nothing_is_posted_later"
             }
+            Variant::CloseUnreleased | Variant::RefusedRelaxed => {
+                "whoever_is_refused_sees_what_the_owner_did_before"
+            }
             _ => "each_message_comes_once_and_in_the_order_of_its_thread",
         };
-        let signs = vec!["Causality violation", "were taken", "as many were taken as posted"];
+        let signs = vec![
+            "Causality violation",
+            "were taken",
+            "as many were taken as posted",
+            "a refusal came too early",
+        ];
         let all = Variant::ALL.iter().map(|&variant| (variant, model(variant), signs.clone()));
         busted::assert_caught("sync::inbox::models", all);
     }

@@ -21,7 +21,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Manager> {
 
 /// The manager of the thread with this stamp, unless another thread has it now. The answer may be out of date: see H6.
 pub(in crate::htimer) fn stamped(stamp: u32) -> Option<&'static Manager> {
-    numbered(stamp as usize % MOST).filter(|manager| manager.stamp() == stamp)
+    numbered(stamp as usize % MOST).filter(|manager| manager.is_of(stamp))
 }
 
 /// The manager whose address C code has.

@@ -114,6 +114,12 @@ impl Manager {
         self.stamp.load(Ordering::Relaxed)
     }
 
+    /// Whether the thread with this stamp has it. If not, the caller comes after all that this thread did.
+    pub(super) fn is_of(&self, stamp: u32) -> bool {
+        // Acquire: pairs with the release in `is_got`.
+        self.stamp.load(Ordering::Acquire) == stamp
+    }
+
     /// Its address, to C.
     pub(super) fn address(&self) -> *mut still_htimer_mgr {
         (&raw const ALL[self.stamp() as usize % MOST]).cast_mut().cast()
@@ -146,8 +152,8 @@ impl Manager {
             self.own().away == 0
         };
         if are_back {
-            // Relaxed: see `stamp`.
-            self.stamp.store(self.stamp().wrapping_add(1 << NUMBERS), Ordering::Relaxed);
+            // Release: pairs with the acquire in `is_of`; it passes on what the threads before have done.
+            self.stamp.store(self.stamp().wrapping_add(1 << NUMBERS), Ordering::Release);
         } else {
             self.give_up();
         }
@@ -480,9 +486,7 @@ impl Manager {
             let result = match result {
                 Some(result) => result,
                 // SAFETY: without an answer, the timer is as it was. The request is in no list.
-                None if unsafe { stamped((*timer).owner()).is_some_and(|next| next.inbox.post(at, at)) } => {
-                    continue
-                }
+                None if unsafe { follow(&*timer, at) } => continue,
                 None => GONE,
             };
             request.kind.set(result);
@@ -501,6 +505,24 @@ impl Manager {
         }
         chain.into_iter().for_each(send);
         count
+    }
+}
+
+/// Posts a cancellation to the thread that has the timer. False if that thread has ended, with the timer: H5.
+///
+/// # Safety
+/// The request is in no list.
+unsafe fn follow(timer: &Timer, request: NonNull<Request>) -> bool {
+    loop {
+        let owner = timer.owner();
+        // SAFETY: requests are never freed, and this one is in no list.
+        if stamped(owner).is_some_and(|next| unsafe { next.inbox.post(request, request) }) {
+            return true;
+        }
+        // Before its end, that thread may have given the timer to another one, which this look then finds.
+        if timer.owner() == owner {
+            return false;
+        }
     }
 }
 
