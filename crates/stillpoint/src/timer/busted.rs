@@ -32,6 +32,7 @@ stillpoint_sys::variants! {
     GoneUnseen = "gone-unseen": "A source does not look after its message whether the service is gone.",
     RingsLetGo = "rings-let-go": "An owner that closes drops the rings before its wheel is empty.",
     ResetUnheld = "reset-unheld": "The wheel forgets a timer that is due while it is being reset.",
+    RevokedUnheld = "revoked-unheld": "The wheel forgets a timer that was revoked and whose hint has not come.",
     HintRelaxed = "hint-relaxed": "A hint is pushed by a relaxed operation.",
     HintByStore = "hint-by-store": "The owner takes a hint by a relaxed store to its mark.",
     HintUntold = "hint-untold": "A canceller whose hint is late does not see that the timer was revoked since.",

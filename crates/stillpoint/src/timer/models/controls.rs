@@ -42,6 +42,7 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::GoneUnseen, "ends::a_service_is_closed_while_a_timer_is_added", ENDS),
     (Variant::RingsLetGo, "ends::a_service_is_closed_while_a_timer_is_reset", ENDS),
     (Variant::ResetUnheld, "ends::a_service_is_closed_while_a_timer_that_was_due_is_reset", ENDS),
+    (Variant::RevokedUnheld, "ends::a_service_is_closed_while_a_timer_that_was_due_is_revoked", ENDS),
     (Variant::HintRelaxed, "messages::two_threads_give_hints", PILED_UP),
     (Variant::HintByStore, "messages::a_hint_is_not_lost", PILED_UP),
     (Variant::HintUntold, "waits::an_owner_does_not_sleep_through_a_revocation_behind_a_cancellation", SLEPT),

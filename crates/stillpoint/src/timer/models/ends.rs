@@ -69,6 +69,20 @@ fn a_service_is_closed_while_a_timer_that_was_due_is_reset() {
     a_service_is_closed_while_another_thread_resets(1, 9, Some(1));
 }
 
+/// The value of a timer that is revoked is the owner's, until its service is closed, although the hint has not come.
+#[test]
+fn a_service_is_closed_while_a_timer_that_was_due_is_revoked() {
+    explore(3, || {
+        let (mut service, timer) = armed(1);
+        let thread = on_thread(&timer, |timer| _ = timer.revoke());
+        let (fired, revoked) = run(&mut service, 1);
+        turn();
+        let handed_out = closed(service);
+        thread.join().unwrap();
+        assert_eq!(fired + revoked + handed_out, 1, "{ENDS}");
+    });
+}
+
 /// The owner fires a timer while two other threads cancel it.
 #[test]
 fn cancel_against_expiry() {

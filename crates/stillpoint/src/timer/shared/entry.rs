@@ -35,7 +35,7 @@ pub(super) fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -
 /// Puts an armed timer into the wheel, which has room, in place of the entry that an earlier arming has left.
 #[inline]
 pub(super) fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
-    let Some((generation, schedule)) = timer.0.schedule() else { return await_reset(wheel, timer) };
+    let Some((generation, schedule)) = timer.0.schedule() else { return keep(wheel, timer) };
     // Relaxed, here and below: only the owner uses these fields.
     if timer.0.taken.load(Ordering::Relaxed) == generation && !busted::is(Variant::TakeTwice) {
         // This arming was taken in already: the message is that of an earlier arming, or came after such a message. A
@@ -71,14 +71,15 @@ fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedT
     file(wheel, schedule, timer, generation);
 }
 
-/// Keeps a timer that is being reset in the wheel, which has room, until the message of the reset comes. So the wheel has
-/// every armed timer that was ever taken in, and a service that is closed finds it. Does nothing if the timer was cancelled.
+/// Keeps a timer in the wheel, which has room: one that is being reset until the message of that comes, one that was revoked until its value is
+/// taken. So the wheel has every timer with a value that was ever taken in, and a service that is closed finds it. Does nothing if the timer
+/// was cancelled.
 #[cold]
 #[inline(never)]
-pub(super) fn await_reset<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
+pub(super) fn keep<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
     // Relaxed: only the owner uses the key.
     let entry = Key::from_bits(timer.0.key.load(Ordering::Relaxed));
-    if timer.0.is_armed()
+    if timer.0.is_kept()
         && entry.is_none_or(|key| wheel.deadline(key).is_none())
         && !busted::is(Variant::ResetUnheld)
     {
@@ -95,7 +96,7 @@ pub(super) fn begin_delay<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>,
         Some((generation, schedule)) if generation == of => {
             file_apart(wheel, schedule.resolved(wheel.now()), timer, of);
         }
-        _ => await_reset(wheel, timer),
+        _ => keep(wheel, timer),
     }
 }
 

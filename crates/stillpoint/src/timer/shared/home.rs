@@ -288,8 +288,41 @@ impl<T> Drop for Hints<T> {
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
-    use crate::timer::shared::TimerService;
-    use crate::timer::{Limit, Progress};
+    use std::num::NonZeroU64;
+
+    use crate::timer::shared::{Cause, TimerService};
+    use crate::timer::{Limit, Progress, Schedule};
+
+    /// Revocations by threads that have not given their hint yet: the service has the value all the same.
+    #[test]
+    fn a_revoked_timer_is_kept_until_its_hint_comes_or_its_service_is_closed() {
+        let schedules = [Schedule::at(5), Schedule::at(5).every(NonZeroU64::MIN), Schedule::after(5)];
+        let cases = [false, true].map(|is_hinted| {
+            schedules.map(|schedule| [false, true].map(|is_taken_in| (schedule, is_taken_in, is_hinted)))
+        });
+        for (schedule, is_taken_in, is_hinted) in cases.into_iter().flatten().flatten() {
+            let mut service = TimerService::new(0);
+            let timer = service.remote().timer();
+            service.remote().mailbox(1).add(&timer, schedule, 7).unwrap();
+            if is_taken_in {
+                let _ = service.run(0, Limit::NONE, |_, _| {});
+            }
+            assert!(timer.0.revoke().is_cancelled());
+            let progress = service.run(10, Limit::NONE, |_, _| panic!("it has fired"));
+            assert_eq!((progress.expired(), service.stats().timers), (0, 1));
+            let mut values = Vec::new();
+            if is_hinted {
+                service.home.hint(&timer.0);
+                let _ = service.process(usize::MAX, |_, event| {
+                    assert_eq!(event.cause(), Cause::Revoked);
+                    values.extend(event.into_value());
+                });
+                assert_eq!(service.stats().timers, 0);
+            }
+            service.close(|value| values.push(value));
+            assert_eq!(values, [7], "{schedule:?}, taken in: {is_taken_in}, hinted: {is_hinted}");
+        }
+    }
 
     /// The test holds the lock, as a thread does that is making a mailbox.
     #[test]

@@ -492,12 +492,15 @@ impl<T> Record<T> {
         Some((value?, generation(found), Schedule { deadline, period: None, flags }))
     }
 
-    /// For the owner, whose wheel gives the entry of this arming up: if the arming was revoked, its callback gets this deadline.
+    /// For the owner, in whose wheel the entry of this arming was due: if the arming was revoked, its callback gets this deadline, and not that
+    /// of the entry, which may be a later beat.
     pub(super) fn note_deadline(&self, of: u64, deadline: u64) {
         // Relaxed, all: from this state, in which no thread has the lock, only the owner goes on. So no other writes these fields.
-        if self.state.load(Ordering::Relaxed) == state(of, REVOKED) {
+        let is_first = self.taken.load(Ordering::Relaxed) == of;
+        if is_first && self.state.load(Ordering::Relaxed) == state(of, REVOKED) {
             self.deadline.store(deadline, Ordering::Relaxed);
             self.flags.store(self.flags.load(Ordering::Relaxed) & !RELATIVE, Ordering::Relaxed);
+            self.taken.store(0, Ordering::Relaxed);
         }
     }
 
@@ -535,6 +538,17 @@ impl<T> Record<T> {
     pub(super) fn is_revoked(&self) -> bool {
         // Relaxed: the fence before it orders it. See `Home::hint`.
         phase(self.state.load(Ordering::Relaxed)) == REVOKED
+    }
+
+    /// Whether the wheel keeps an entry for it: it is armed, also if it is being reset, or revoked, and its value was not taken. A hint may be
+    /// too late to lead the owner there.
+    pub(super) fn is_kept(&self) -> bool {
+        // Relaxed: as in `is_armed`.
+        match phase(self.state.load(Ordering::Relaxed)) {
+            ARMED => true,
+            REVOKED => !busted::is(Variant::RevokedUnheld),
+            _ => false,
+        }
     }
 
     /// False while the timer is still being armed: a caller that gets true can cancel the timer.

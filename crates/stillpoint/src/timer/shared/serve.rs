@@ -8,7 +8,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::sync::prefetch;
 
 use super::alarm::{Alarm, Sleep};
-use super::entry::{await_reset, begin_delay, has_room_for, take_in, Entry, DELAYED};
+use super::entry::{begin_delay, has_room_for, keep, take_in, Entry, DELAYED};
 use super::event::{Cause, Event, Which};
 use super::record::Record;
 use super::service::TimerService;
@@ -129,7 +129,7 @@ impl<T> TimerService<T> {
                 prefetch(later);
             }
             let Some(record) = sink.peek() else { break false };
-            if !record.is_armed() {
+            if !record.is_kept() {
                 // The timer was cancelled. If it is being armed again, that arming has its own message.
                 sink.pop();
             } else if has_room_for(&mut self.wheel, record) {
@@ -344,7 +344,7 @@ impl<T> TimerService<T> {
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
                         let Some(value) = timer.0.begin(generation) else {
                             timer.0.note_deadline(generation, deadline);
-                            await_reset(&mut service.wheel, timer);
+                            keep(&mut service.wheel, timer);
                             return false;
                         };
                         let _running = Running { record: &timer.0, generation };
@@ -353,9 +353,8 @@ impl<T> TimerService<T> {
                     Lent::Lent(Entry::Shared(timer, generation)) => {
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
                         let Some(value) = timer.0.begin(*generation) else {
-                            // A timer that is being reset keeps its entry until the message comes.
                             timer.0.note_deadline(*generation, deadline);
-                            if !timer.0.is_armed() {
+                            if !timer.0.is_kept() {
                                 service.wheel.cancel(key);
                             }
                             return false;
