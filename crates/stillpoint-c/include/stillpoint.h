@@ -81,7 +81,8 @@
  *              installed a seccomp filter. The call returns at once, also with STILL_FOREVER, and the grace period is NOT over:
  *              nothing that waits for it may be freed. Only calls that ask for the end of a grace period return this: still_check,
  *              still_wait, still_synchronize, still_barrier, still_qsbr_synchronize, still_flush and still_queue_barrier. It may
- *              succeed later, or from a thread without that filter;
+ *              succeed later, or from a thread without that filter. Threads of the library, still_background_free and
+ *              still_queue_run try again until it does;
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown whether an object that was
  *              passed still belongs to the caller.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
@@ -113,7 +114,8 @@
  *
  * FORK
  *   The parent must pause its queues before it forks, and must fork while no other thread changes a table, is in still_queue_barrier,
- *   starts, pauses or resumes a queue, or gets objects of a pool that may grow: the child would wait for that thread's locks for ever.
+ *   starts, pauses or resumes a queue, or is in a call on a pool: the child would wait for that thread's locks for ever, or get an object
+ *   twice.
  *   The child has one thread. It must call still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no
  *   thread, and refuses objects; still_queue_start gives a queue another thread.
  *
@@ -142,9 +144,11 @@
  *   one frees. If no thread does any of this, nothing is freed.
  *
  * DESTRUCTORS AND CALLBACKS
- *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier, or still_retire on a full
- *   reclaimer, or on a thread of the library. They may call any function of this header; but those that may wait return
- *   -EDEADLK (still_wait says why). They must return: no exception, no longjmp, no pthread_exit.
+ *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier; within writes and polls of a
+ *   table, also those of other objects of the domain; within still_queue_poll, still_queue_run and still_queue_barrier; within
+ *   still_retire and still_submit with STILL_FULL_RECLAIM; when a domain's last handle goes, also at the end of a thread; or on a thread
+ *   of the library. So hold no lock there that one of them takes. They may call any function of this header; but those that may wait
+ *   return -EDEADLK (still_wait says why). They must return: no exception, no longjmp, no pthread_exit.
  *
  * PLUGINS
  *   The library may be loaded by dlopen, alone or with a plugin. It takes 120 bytes of the memory that glibc keeps for the
@@ -860,8 +864,8 @@ STILL_NODISCARD int still_flush(struct still_reclaimer *reclaimer, int64_t timeo
 /* How many objects are pending here. */
 ssize_t still_pending(const struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 
-/* Retires an object without a reclaimer: the object is left to the domain. Polls of the domain's reclaimers, still_synchronize and
- * still_barrier free it. If none of these is ever called, it is not freed. No limit applies to it: see still_stats.beyond_limits.
+/* Retires an object without a reclaimer: the object is left to the domain, and whoever serves its shelves frees it (WHO FREES above). No
+ * limit applies to it: see still_stats.beyond_limits.
  * -ENOMEM: the object stays the caller's. From any thread. */
 STILL_NODISCARD int still_domain_retire(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy,
                                         void *context) STILL_NOEXCEPT;
@@ -893,8 +897,9 @@ ssize_t still_background_pending(const struct still_background *background) STIL
 
 /* Stops the background reclaimer: frees everything that was submitted, joins the thread, and frees the handle. Objects that readers
  * still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many were pending then. Waits for a destructor that is
- * running, however long it takes. -EDEADLK: called from a destructor, a callback or a stall hook, or in a region of this thread; the
- * handle stays valid. In the child of a fork(2): only frees the handle, and returns how many objects are lost. */
+ * running, however long it takes. A protected load of this thread holds its object here as elsewhere: with STILL_FOREVER, end it
+ * before. -EDEADLK: called from a destructor, a callback or a stall hook, or in a region of this thread; the handle stays valid. In the
+ * child of a fork(2): only frees the handle, and returns how many objects are lost. */
 ssize_t still_background_free(struct still_background *background, int64_t timeout) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -968,8 +973,9 @@ int still_call_object_once_(struct still_queue *queue, struct still_object_callb
  * another thread serves the queue. */
 ssize_t still_queue_poll(struct still_queue *queue, size_t limit) STILL_NOEXCEPT;
 
-/* Serves the queue on this thread until still_queue_stop is called; sleeps while there is nothing to do. -EDEADLK: in a region
- * of this thread, or from a destructor, a callback or a stall hook. */
+/* Serves the queue on this thread until still_queue_stop is called; sleeps while there is nothing to do. Once the queue is stopped, waits for
+ * the protected loads that hold its objects, also for those of this thread. -EDEADLK: in a region of this thread, or from a destructor, a
+ * callback or a stall hook. */
 int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Makes still_queue_run return once every callback has been called. This also holds for later calls of still_queue_run, and cannot
@@ -1235,7 +1241,8 @@ int still_local_free(struct still_local *local) STILL_NOEXCEPT;
  * it: the program keeps them apart, as by a lock. -EPERM on another thread. */
 int still_local_detach(struct still_local *local) STILL_NOEXCEPT;
 
-/* [owner] Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */
+/* [owner] Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them; in a hardened
+ * pool, they are 0xa5. */
 STILL_NODISCARD void *still_local_get(struct still_local *local) STILL_NOEXCEPT;
 /* [owner] Gets `count` objects, or none: 0, or -ENOMEM. */
 STILL_NODISCARD int still_local_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
@@ -1256,8 +1263,9 @@ struct still_block {
 STILL_NODISCARD int still_local_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
 /* [owner] Gets `count` blocks, or none: 0, or -ENOMEM. `starts` gets the address of the first object of each. */
 STILL_NODISCARD int still_local_get_blocks(struct still_local *local, void **starts, size_t count) STILL_NOEXCEPT;
-/* [owner] Puts back all objects of a block that still_local_get_block returned. On an error, nothing was put back. -EINVAL: the block is
- * not a whole block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
+/* [owner] Puts back all objects of a block that still_local_get_block returned. On an error, nothing was put back (unless another
+ * thread was just freeing one of its objects as well, against the rules). -EINVAL: the block is not a whole block of the pool; -EALREADY:
+ * one of its objects is free already (hardened pools only). */
 int still_local_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 
 struct still_pool_info {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 
 use stillpoint::pool::memory::Pages;
@@ -244,6 +245,8 @@ pub unsafe extern "C" fn still_pool_free(pool: *mut still_pool) -> isize {
         if Arc::strong_count(shared) > 1 {
             return Err(Refusal::new(libc::EBUSY, c"threads still have locals of the pool: free them first"));
         }
+        // Acquire: pairs with the release by which a thread that ended has let the pool go: its counts come before.
+        fence(Ordering::Acquire);
         let out = shared.stats().in_use;
         // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });

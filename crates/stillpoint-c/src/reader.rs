@@ -294,9 +294,9 @@ pub(crate) unsafe fn protector<'r>(
 
 /// Whether a protected load of the calling thread, by a reader of C, holds the object at this address.
 pub(crate) fn is_protected_here(address: NonNull<()>) -> bool {
-    handles(|handle| {
-        // SAFETY: the thread has not freed this handle, which is of some kind.
-        let found = unsafe { find::<Guards>(handle.cast()) };
+    handles::<Guards>(|handle| {
+        // SAFETY: the thread has not freed this handle.
+        let found = unsafe { find::<Guards>(handle) };
         // SAFETY: the thread has not freed it.
         found.is_ok_and(|found| raw::Parts::of(&unsafe { found.value() }.reader).holds(address))
     })

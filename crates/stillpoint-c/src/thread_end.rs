@@ -8,8 +8,8 @@ use crate::handle::{find, Kind};
 use crate::own::{self, awaits_end, own};
 use crate::reserve;
 
-/// A handle, and the function that frees it.
-type Owned = (*mut c_void, unsafe fn(*mut c_void));
+/// What is freed, by which function, and the mark of its [`Kind`], if it is a handle.
+type Owned = (*mut c_void, unsafe fn(*mut c_void), Option<u32>);
 
 /// A thread's handles.
 pub(crate) struct Handles(UnsafeCell<Vec<Owned>>);
@@ -22,7 +22,7 @@ impl Handles {
     /// Frees them, at the end of the thread.
     pub(crate) fn free(&self) {
         // One handle at a time, because freeing it may call the program back.
-        while let Some((handle, free)) = self.with(Vec::pop) {
+        while let Some((handle, free, _)) = self.with(Vec::pop) {
             // SAFETY: the thread has not freed this handle.
             unsafe { free(handle) };
         }
@@ -46,7 +46,7 @@ pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
         }
     }
 
-    match note(handle.cast(), free::<K>) {
+    match note_as(handle.cast(), free::<K>, Some(K::MARK)) {
         Ok(()) => Ok(handle),
         Err(refusal) => {
             // SAFETY: `handle` is a handle that the program has not got.
@@ -56,12 +56,16 @@ pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
     }
 }
 
-/// Arranges that `free` is called with the handle when the calling thread ends.
-pub(crate) fn note(handle: *mut c_void, free: unsafe fn(*mut c_void)) -> Result<(), Refusal> {
+/// Arranges that `free` is called with `owned`, which is no handle, when the calling thread ends.
+pub(crate) fn note(owned: *mut c_void, free: unsafe fn(*mut c_void)) -> Result<(), Refusal> {
+    note_as(owned, free, None)
+}
+
+fn note_as(owned: *mut c_void, free: unsafe fn(*mut c_void), mark: Option<u32>) -> Result<(), Refusal> {
     let note = |handles: &mut Vec<Owned>| {
         let has_room = reserve::closed(|| handles.try_reserve(1)).is_ok();
         if has_room {
-            handles.push((handle, free));
+            handles.push((owned, free, mark));
         }
         has_room
     };
@@ -77,16 +81,17 @@ pub(crate) fn note(handle: *mut c_void, free: unsafe fn(*mut c_void)) -> Result<
     }
 }
 
-/// Whether `test` is true of one of the calling thread's handles. `test` must not call the program.
-pub(crate) fn handles(mut test: impl FnMut(*mut c_void) -> bool) -> bool {
-    own::find().is_some_and(|own| own.handles.with(|handles| handles.iter().any(|(handle, _)| test(*handle))))
+/// Whether `test` is true of one of the calling thread's handles of this kind. `test` must not call the program.
+pub(crate) fn handles<K: Kind>(mut test: impl FnMut(*mut K::C) -> bool) -> bool {
+    let of_kind = |(handle, _, mark): &Owned| *mark == Some(K::MARK) && test(handle.cast());
+    own::find().is_some_and(|own| own.handles.with(|handles| handles.iter().any(of_kind)))
 }
 
 /// Removes a handle that the calling thread frees itself.
 pub(crate) fn disown(handle: *mut c_void) {
     let Some(own) = own::find() else { return };
     own.handles.with(|handles| {
-        if let Some(place) = handles.iter().rposition(|(owned, _)| *owned == handle) {
+        if let Some(place) = handles.iter().rposition(|(owned, ..)| *owned == handle) {
             handles.swap_remove(place);
         }
     });

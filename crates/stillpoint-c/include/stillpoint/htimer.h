@@ -83,7 +83,7 @@ typedef void still_htimer_fn(struct still_htimer *timer, void *argument) STILL_N
 
 /* Flags of a timer. */
 #define STILL_HTIMER_ABSOLUTE 1u    /* the time is a point in time, not a delay */
-#define STILL_HTIMER_PERIODICAL 2u  /* expires every `period`, without drift; beats that are missed are left out */
+#define STILL_HTIMER_PERIODICAL 2u  /* expires every `period`, rounded up to ticks; beats that are missed are left out */
 #define STILL_HTIMER_TICKS 4u       /* times are in ticks of the target; a delay begins at the end of the tick that has begun */
 #define STILL_HTIMER_TSC 8u         /* times are in cycles of the processor's counter: rdtsc, or cntvct_el0 */
 #define STILL_HTIMER_TELL_CANCEL 16u /* the function is also called on cancellation: still_htimer_state then says STILL_HTIMER_CANCELLED */

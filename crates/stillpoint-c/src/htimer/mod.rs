@@ -72,7 +72,7 @@ fn wanted(
     let function =
         function.ok_or_else(|| Refusal::invalid(c"NULL was passed for the function of a timer"))?;
     if flags & !FLAGS != 0 {
-        return Err(Refusal::invalid(c"there is no flag 0x{} of timers").with(flags & !FLAGS));
+        return Err(Refusal::invalid(c"there is no flag {} of timers").with(flags & !FLAGS));
     }
     if flags & TICKS != 0 && flags & TSC != 0 {
         return Err(Refusal::invalid(c"a time is in ticks or in cycles, not in both"));
@@ -377,7 +377,10 @@ fn manage(given: Option<(u64, u32)>) -> isize {
         // SAFETY: it is the calling thread's.
         unsafe {
             if let Some((_, flags)) = given {
-                unit(flags & !TSC)?;
+                unit(match flags {
+                    TSC => 0,
+                    flags => flags,
+                })?;
                 manager.accepts(flags)?;
             }
             let now = time(manager, given)?;

@@ -111,6 +111,7 @@ static void refusals(void)
     REFUSED(still_htimer_next(&time, STILL_HTIMER_TSC), -EINVAL, "flags of this call");
     REFUSED(still_htimer_next(NULL, 0), -EINVAL, "NULL");
     REFUSED(still_htimer_manage_time(0, STILL_HTIMER_ABSOLUTE), -EINVAL, "flags of this call");
+    REFUSED(still_htimer_manage_time(0, STILL_HTIMER_TICKS | STILL_HTIMER_TSC), -EINVAL, "flags of this call");
     REFUSED(still_htimer_manage_time(0, STILL_HTIMER_TSC), -EOPNOTSUPP, "counter");
     CHECK(still_htimer_mgr_of_lcore(UINT32_MAX) == NULL && still_htimer_mgr_of_lcore(0) == NULL);
     CHECK(still_htimer_state(&timer) == STILL_HTIMER_IDLE);

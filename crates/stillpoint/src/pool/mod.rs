@@ -55,6 +55,10 @@
 //! of its buckets that other threads have freed stay available to all threads. They are available as a block only if
 //! the bucket has at most 64 objects and other threads have freed all of them.
 //!
+//! # Fork
+//!
+//! Fork while no other thread is in a call on a pool that the child uses: the child has what that thread left half done.
+//!
 //! # Work
 //!
 //! The cost of a call does not depend on what other threads have done since the last one: it collects a limited number

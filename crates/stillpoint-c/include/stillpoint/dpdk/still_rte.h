@@ -91,7 +91,8 @@ extern "C" {
 
 /* The lcore of the calling thread, below RTE_MAX_LCORE; LCORE_ID_ANY until it is set. */
 unsigned int still_rte_lcore_id(void);
-/* Sets the lcore of the calling thread. No other thread may have it. 0; or -EINVAL: lcore is neither below RTE_MAX_LCORE nor LCORE_ID_ANY. */
+/* Sets the lcore of the calling thread. No other thread may have it. 0; -EINVAL: lcore is neither below RTE_MAX_LCORE nor LCORE_ID_ANY;
+ * -ENOMEM. */
 int still_rte_lcore_set(unsigned int lcore);
 /* The next lcore after `lcore` that a living thread has; if there is none, the first such lcore; LCORE_ID_ANY if no thread has an lcore. */
 unsigned int still_rte_lcore_next(unsigned int lcore);
