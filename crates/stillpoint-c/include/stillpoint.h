@@ -167,7 +167,9 @@
  *
  * ORDERING
  *   What a thread does before it links an object (still_store, still_exchange) happens before what a reader that finds the object
- *   does with it. What readers do with an object happens before its destructor runs.
+ *   does with it. What readers do with an object happens before its destructor runs. Operations on one key of a table take effect at
+ *   one instant each, in the order of happens-before: of two threads that each insert a key and look for the other's, both may miss it,
+ *   unless each puts a seq_cst fence between.
  *
  * Times are in nanoseconds. Linux only. C11, or C++17; GCC or Clang.
  */

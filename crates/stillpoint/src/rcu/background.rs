@@ -218,9 +218,10 @@ impl BackgroundReclaimer {
             }
             Obstacle::Pace(until) => {
                 let limit = until.saturating_sub(channel.core().age());
-                // A thread announces neither that it stops writing, nor that it begins to write just before this sleep.
+                // A thread announces neither that it stops writing, nor that it begins to write just before this sleep, nor that it vouches.
                 let shelved = channel.core().has_shelved();
-                let limit = if shelved { limit.min(LONGEST_SLEEP) } else { limit };
+                let is_watched = shelved || self.list.awaits_readers();
+                let limit = if is_watched { limit.min(LONGEST_SLEEP) } else { limit };
                 // A poll then reports a region behind the reader for whose fence this waits.
                 let limit = self.list.until_stall().map_or(limit, |until| limit.min(until));
                 sleep(Some(limit), self.list.missing().max(1), shelved);

@@ -53,6 +53,16 @@ fn it_ends_when_its_time_is_over() {
     });
 }
 
+/// The reclaimer that takes over boosts by itself, when it looks.
+#[test]
+fn it_ends_when_another_reclaimer_takes_over() {
+    beside_one_section(|domain, reader, _| {
+        let mut before = boost(domain);
+        domain.reclaimer().take_over(&mut before);
+        assert_eq!(Scheduling::of(reader), Scheduling::ORDINARY);
+    });
+}
+
 #[test]
 fn it_ends_with_the_reclaimer_that_gave_it() {
     beside_one_section(|domain, reader, _| {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::fence::FenceError;
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::ReaderKind;
@@ -132,6 +133,7 @@ impl Core {
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     return Err(self.why_late(&served[at], begun));
                 }
+                self.fence_for(&served[at]).map_err(SynchronizeError::Fence)?;
                 patience.wait(self.event(), Next::Release, deadline, || false);
             }
             if served[at].is_left() {
@@ -139,6 +141,17 @@ impl Core {
             }
         }
         Ok(true)
+    }
+
+    /// Fences for a thread that serves a list: it may put its fence off, or the kernel may refuse it there.
+    fn fence_for(&self, list: &Served<'_>) -> Result<(), FenceError> {
+        let token = list.token();
+        if token > 0 && !self.protocol.is_known_over(token) {
+            if let Grace::Over = self.protocol.check(token)? {
+                self.event().notify();
+            }
+        }
+        Ok(())
     }
 
     /// Whether one of these lists waits for a protected load of the caller.
@@ -157,5 +170,40 @@ impl Core {
             (0, _) => self.busy(),
             (objects, _) => SynchronizeError::pinned(self, objects),
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(any(stillpoint_loom, stillpoint_portable, miri))))]
+mod tests {
+    use super::*;
+    use crate::fence::fault;
+
+    /// The barrier's own fence comes first; the list that it then waits for needs another one.
+    #[test]
+    fn a_barrier_fences_for_a_thread_whose_fences_are_refused() {
+        let domain = Domain::new();
+        let silent = domain.reader();
+        drop(silent.pin());
+        let (mut background, cell) = (domain.background(), domain.cell(1));
+        let handle = background.retire_handle();
+        let collection = domain.core().collect_orphans(|| true).expect("nobody adopts");
+        std::thread::scope(|scope| {
+            let barrier = scope.spawn(|| domain.barrier_timeout(Duration::from_secs(20)));
+            while domain.stats().heavy_fences == 0 {
+                std::thread::yield_now();
+            }
+            scope.spawn(|| {
+                fault::refuse(true);
+                background.run();
+            });
+            handle.retire(cell.take().expect("it has one")).expect("there is room");
+            while domain.stats().fence_error.is_none() {
+                std::thread::yield_now();
+            }
+            drop(collection);
+            let end = (barrier.join().expect("it does not panic"), domain.stats().pending);
+            handle.abandon();
+            assert_eq!(end, (Ok(()), 0));
+        });
     }
 }

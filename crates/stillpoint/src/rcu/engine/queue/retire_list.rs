@@ -336,7 +336,7 @@ impl RetireList {
     }
 
     /// As [`take_over`](RetireList::take_over), but what `let_go` hands back stays in the other list, where its grace period starts
-    /// anew.
+    /// anew. Ends what the other list has boosted: this one boosts by itself.
     pub(crate) fn take_over_some(
         &mut self,
         other: &mut Self,
@@ -345,6 +345,7 @@ impl RetireList {
         let (begun, begun_there) = (self.opened, other.begun());
         let objects = other.take_all();
         other.count_nothing();
+        other.end_boost();
         for garbage in objects {
             work::step();
             match let_go(garbage) {
