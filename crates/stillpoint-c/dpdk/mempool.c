@@ -5,7 +5,7 @@
  * one header after the chunk, and its stride is header + element + trailer. So no list of objects exists besides the engine's bits, and
  * the engine writes to no object. DPDK calls populate() once for each physically contiguous run; runs that follow each other in virtual
  * memory become one chunk. The engine of a chunk is made when the mempool is first used, since no more may follow then. Memory is added
- * while no other thread uses the mempool, as with any driver; so chunks change only then.
+ * while no other thread uses the mempool (DPDK's rings would allow it); so chunks change only then.
  *
  * Each lcore, registered threads included, has a local of each engine, by its number. All other threads share one more, under a lock, and
  * so does an lcore for whose local there is no memory: putting objects back never fails for want of memory.

@@ -192,7 +192,8 @@ impl Lcore {
         unsafe { list.wheel.cancel(timer.node()) };
     }
 
-    /// Adds a timer, or moves it within the list.
+    /// Adds a timer, or moves it within the list. `now` is the time of the list's own lcore, if that is the caller: the counters of two lcores
+    /// may differ, and a wheel does not go back.
     ///
     /// # Safety
     /// The caller has set CONFIG or RUNNING on the timer, which is in this list or in none if `was_here`, and otherwise in none.
@@ -201,14 +202,14 @@ impl Lcore {
         &self,
         (instance, lcore): (u64, u32),
         timer: Handle,
-        now: u64,
+        now: Option<u64>,
         deadline: u64,
         was_here: bool,
     ) {
         let mut list = self.list.lock();
         let is_managed = list.managers > 0;
         let wheel = &mut list.wheel;
-        if now.saturating_sub(wheel.now()) > LAG && !is_managed {
+        if let Some(now) = now.filter(|now| now.saturating_sub(wheel.now()) > LAG && !is_managed) {
             wheel.advance(now);
         }
         // SAFETY: the timer is in this list or in none, by the caller's promise.
@@ -514,7 +515,7 @@ impl Data {
                         _ if self.is_freed() => timer.set(STOPPED),
                         period => {
                             (*place).expire = (*place).expire.wrapping_add(period);
-                            mine.add((self.number, me), timer, now, (*place).expire, false);
+                            mine.add((self.number, me), timer, Some(now), (*place).expire, false);
                         }
                     }
                 }
@@ -640,6 +641,7 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
             (*place).period = period;
             (*place).function = function;
             (*place).argument = argument;
+            let now = (lcore == target).then_some(now);
             to.add((data.number, target), timer, now, expire, was_here);
         }
         Ok(0)

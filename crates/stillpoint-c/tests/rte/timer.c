@@ -271,6 +271,24 @@ static void crowds(void)
 /* A timer of another lcore, which is another thread. */
 static int runs, may_end, done;
 
+/* The counter of another lcore is ahead: its additions bring no timer of this one forward. */
+static void counters_that_differ(void)
+{
+    struct rte_timer beat = RTE_TIMER_INITIALIZER, later = RTE_TIMER_INITIALIZER, added = RTE_TIMER_INITIALIZER;
+    fired = 0;
+    CHECK(rte_timer_reset(&later, FAR, SINGLE, 0, count, NULL) == 0);
+    CHECK(rte_timer_reset(&beat, 1, PERIODICAL, 0, count, NULL) == 0);
+    CHECK(still_rte_timer_reset_(0, &added, rte_get_timer_cycles() + 2 * FAR, FAR, 0, 1, 0, count, NULL) == 0);
+    for (int beats = 1; beats < 3; beats++) {
+        uint64_t before = rte_get_timer_cycles();
+        while (rte_get_timer_cycles() == before) {
+        }
+        CHECK(rte_timer_manage() == 0 && fired >= beats);
+    }
+    CHECK(rte_timer_pending(&later) == 1 && rte_timer_pending(&added) == 1);
+    CHECK(rte_timer_stop(&beat) == 0 && rte_timer_stop(&later) == 0 && rte_timer_stop(&added) == 0);
+}
+
 static void slow(struct rte_timer *timer, void *argument)
 {
     (void)argument;
@@ -685,6 +703,7 @@ int main(void)
     within();
     periodic();
     crowds();
+    counters_that_differ();
     elsewhere();
     threads_that_are_none();
     instances();

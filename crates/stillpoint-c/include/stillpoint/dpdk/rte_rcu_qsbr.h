@@ -277,7 +277,8 @@ struct still_rte_rcu_report {
     char name[16];      /* the thread's name, as in /proc; "" if it is not known */
 };
 
-/* 1, and fills `stall`, if a reader holds up the grace period t; 0 if none does. -EINVAL: a pointer is NULL, or the size is unknown. */
+/* 1, and fills `stall`, if a reader holds up the grace period t; 0 if none does. -EINVAL: a pointer is NULL, or the size is unknown. A
+ * reader in another namespace of processes may be named wrongly. */
 int still_rte_rcu_stall(struct rte_rcu_qsbr *v, uint64_t t, struct still_rte_rcu_report *stall);
 
 /* Prints the state of the variable. 0; or 1, EINVAL: f or v is NULL. */
