@@ -123,7 +123,7 @@ long syscall(long number, ...)
 	for (i = 0; i < 6; i++)
 		a[i] = va_arg(list, long);
 	va_end(list);
-	if (number == SYS_membarrier && (int)a[0] == PRIVATE_EXPEDITED && a[1] == 0 && by_module())
+	if (number == SYS_membarrier && (int)a[0] == PRIVATE_EXPEDITED && (unsigned int)a[1] == 0 && by_module())
 		return 0;
 	result = raw(number, a);
 	if (result < 0 && result > -4096) {

@@ -23,17 +23,17 @@ pub(super) fn is_handled_by(signal: i32, handler: Handler) -> bool {
     action(signal).is_ok_and(|action| action.sa_sigaction == handler as usize)
 }
 
-/// Installs the function for the signal, with every other signal blocked. Interrupted system calls restart
-/// where the kernel supports that. Returns the previous action.
+/// Installs the function for the signal, with every other signal blocked, also those by which C libraries cancel threads: `sigfillset` leaves
+/// these out. Interrupted system calls restart where the kernel supports that. Returns the previous action.
 pub(super) fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
     // SAFETY: all zeros are a valid action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_RESTART;
     let mut before = MaybeUninit::uninit();
-    // SAFETY: the set is writable. The call reads the action, and either writes the previous one or fails.
+    // SAFETY: the set is writable, and plain bits. The call reads the action, and either writes the previous one or fails.
     unsafe {
-        libc::sigfillset(&raw mut action.sa_mask);
+        (&raw mut action.sa_mask).write_bytes(0xff, 1);
         match libc::sigaction(signal, &raw const action, before.as_mut_ptr()) {
             0 => Ok(before.assume_init()),
             _ => Err(io::Error::last_os_error()),
@@ -194,6 +194,19 @@ mod tests {
             assert_ne!(blocks(libc::SIGWINCH - 1), Some(true));
         }
         assert!(!is_blocked(libc::SIGWINCH));
+    }
+
+    /// Those by which a C library cancels threads have the numbers from 32 on, which are not in a set that it fills itself.
+    #[test]
+    fn a_handler_blocks_all_signals() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let before = handle(libc::SIGUSR2, nothing).unwrap();
+        let now = action(libc::SIGUSR2).unwrap();
+        // SAFETY: the mask is a set of at least 64 bits.
+        let mask = unsafe { (&raw const now.sa_mask).cast::<u64>().read() };
+        let never = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
+        assert_eq!(mask | never, u64::MAX);
+        give_back(libc::SIGUSR2, nothing, &before);
     }
 
     #[test]

@@ -348,7 +348,7 @@ impl SignalMulticast {
             looks = Looks::new(self.service.signal);
         }
         let deadline = Some(looks.next());
-        let call = Call::borrowed(&barrier);
+        let call = Call::resumable(&barrier);
         // SAFETY: a static function, which does only what is allowed in a signal handler.
         let outcome = unsafe { core.run_with(self.options, call, deadline, |missing| looks.look(missing)) };
         if outcome.missing.is_some() {

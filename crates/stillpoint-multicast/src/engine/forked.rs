@@ -5,6 +5,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Weak;
 
+use stillpoint_sys::sync::Patience;
+
 use super::Core;
 use crate::transport::Transport;
 
@@ -58,9 +60,10 @@ impl<T: Transport> Forked for Core<T> {
 impl Groups {
     fn lock(&self) {
         // Acquire: pairs with the release in `unlock`. The lock is held for some instructions, or across a fork.
+        let mut patience = Patience::default();
         while self.is_locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
-            stillpoint_sys::linux::yield_cpu();
+            patience.turn();
         }
     }
 

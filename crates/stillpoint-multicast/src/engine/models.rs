@@ -144,7 +144,8 @@ fn multicast<T: Transport>(
     let target = Box::new(Target { runs: AtomicUsize::new(0), alive: UnsafeCell::new(true) });
     // Leaked: loom must find a late use, and not a crash.
     let target: &Target = Box::leak(target);
-    let call = Call { function: run_target, data: (&raw const *target).cast(), release: None };
+    let call =
+        Call { function: run_target, data: (&raw const *target).cast(), release: None, is_resumable: true };
     // SAFETY: the target lives for ever.
     let outcome = unsafe { world.core.run(options, call, None) };
     // SAFETY: loom reports it if a thread still reads it.
@@ -251,7 +252,7 @@ fn a_thread_joins() {
             })
         };
         stored.store(1, Ordering::Relaxed);
-        let call = Call { function: |_| {}, data: std::ptr::null(), release: None };
+        let call = Call { function: |_| {}, data: std::ptr::null(), release: None, is_resumable: false };
         // The initiator waits for no receiver. SAFETY: the function needs nothing.
         let outcome = unsafe { core.run(Options::default(), call, Some(Instant::now())) };
         let seen = joining.join().unwrap();
@@ -297,7 +298,7 @@ impl Transport for Told {
 fn an_initiator_wakes_up_with_mail() {
     explore(2, || {
         let core = Core::new(Told(AtomicUsize::new(0)));
-        let call = Call { function: |_| {}, data: std::ptr::null(), release: None };
+        let call = Call { function: |_| {}, data: std::ptr::null(), release: None, is_resumable: false };
         let options = Options { strategy: Strategy::Flat, helps: false, ..Options::default() };
         let there = Arc::new(AtomicUsize::new(0));
         let own = core.join();
@@ -363,7 +364,12 @@ fn an_operation_lingers() {
         };
         let target = Target { runs: AtomicUsize::new(0), alive: UnsafeCell::new(true) };
         let target: &Target = Box::leak(Box::new(target));
-        let call = Call { function: run_target, data: (&raw const *target).cast(), release: None };
+        let call = Call {
+            function: run_target,
+            data: (&raw const *target).cast(),
+            release: None,
+            is_resumable: true,
+        };
         // SAFETY: the target lives for ever.
         let outcome = unsafe { world.core.run(options, call, Some(Instant::now())) };
         // Perhaps with the same operation. There may be no receiver left.
@@ -386,7 +392,7 @@ fn what_was_given_up_is_dropped() {
             let target = Target { runs: AtomicUsize::new(0), alive: UnsafeCell::new(true) };
             let target: &Target = Box::leak(Box::new(target));
             let data = (&raw const *target).cast();
-            let call = Call { function: run_target, data, release: Some(end_target) };
+            let call = Call { function: run_target, data, release: Some(end_target), is_resumable: true };
             // SAFETY: the target lives for ever.
             unsafe { world.core.run(options, call, Some(Instant::now())) };
             other.join().unwrap();
@@ -413,7 +419,12 @@ fn an_operation_is_resumed() {
             let options = Options { strategy: chain(), acknowledgement, helps: false, traces: false };
             let target = Target { runs: AtomicUsize::new(0), alive: UnsafeCell::new(true) };
             let target: &Target = Box::leak(Box::new(target));
-            let call = Call { function: run_target, data: (&raw const *target).cast(), release: None };
+            let call = Call {
+                function: run_target,
+                data: (&raw const *target).cast(),
+                release: None,
+                is_resumable: true,
+            };
             let given_up = Arc::new(AtomicUsize::new(0));
             let other = {
                 let given_up = Arc::clone(&given_up);

@@ -166,18 +166,27 @@ pub(crate) struct Call {
     pub(crate) data: *const (),
     /// Frees the data, if the operation owns them.
     pub(crate) release: Option<unsafe fn(*const ())>,
+    /// Whether another initiator may [resume](Operation::try_resume) it. One that a function of the program has left without an
+    /// acknowledgement never ends.
+    pub(crate) is_resumable: bool,
 }
 
 impl Call {
     /// A function that the caller keeps alive until the operation is over.
     pub(crate) fn borrowed<F: Fn() + Sync>(function: &F) -> Self {
-        Self { function: call::<F>, data: ptr::from_ref(function).cast(), release: None }
+        Self { function: call::<F>, data: ptr::from_ref(function).cast(), release: None, is_resumable: false }
+    }
+
+    /// As `borrowed`, for a function that returns on every thread.
+    #[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
+    pub(crate) fn resumable<F: Fn() + Sync>(function: &F) -> Self {
+        Self { is_resumable: true, ..Self::borrowed(function) }
     }
 
     /// A function that the operation owns.
     pub(crate) fn owned<F: Fn() + Send + Sync + 'static>(function: F) -> Self {
         let data = Box::into_raw(Box::new(function)).cast_const().cast();
-        Self { function: call::<F>, data, release: Some(release::<F>) }
+        Self { function: call::<F>, data, release: Some(release::<F>), is_resumable: false }
     }
 }
 
@@ -416,7 +425,7 @@ impl Operation {
     }
 
     /// Takes an operation that lingers, so that the caller waits in its initiator's place. False if there is nothing to wait
-    /// for.
+    /// for, or it is not resumable.
     #[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(super) fn try_resume(&self, lingering: &PlainUsize) -> bool {
         step();
@@ -433,7 +442,10 @@ impl Operation {
         // The initiator's own part is counted again. Relaxed: a read-modify-write, which continues the release sequences of the
         // acknowledgements for the acquire in `is_complete`.
         let more = |pending: u32| (pending != 0).then(|| pending + 1);
-        let is_under_way = self.root.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        // SAFETY: the operation is the caller's until it lingers again.
+        let is_resumable = unsafe { self.order() }.call.is_resumable;
+        let is_under_way = is_resumable
+            && self.root.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if !is_under_way {
             self.linger(lingering);
         }

@@ -48,7 +48,7 @@ impl Operations {
         operation.settle(&self.lingering);
     }
 
-    /// Resumes an operation whose initiator has given up, and that a receiver has not acknowledged. Lock-free.
+    /// Resumes an operation that may be resumed, whose initiator has given up, and that a receiver has not acknowledged. Lock-free.
     #[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(super) fn resume(&self) -> Option<&Operation> {
         if self.lingering.load(PLAIN) == 0 {

@@ -38,8 +38,8 @@ fn run<T: Transport>(
     options: Options,
     look: impl FnMut(&Missing) -> Option<Instant>,
 ) -> bool {
-    // SAFETY: the operation owns the function, which does not panic.
-    unsafe { core.run_with(options, Call::owned(|| {}), Some(Instant::now()), look) }.missing.is_none()
+    // SAFETY: the function is a constant, and does not panic.
+    unsafe { core.run_with(options, Call::resumable(&|| {}), Some(Instant::now()), look) }.missing.is_none()
 }
 
 /// The steps of joining, multicasting, counting and leaving.

@@ -29,6 +29,7 @@ fn one_operation_at_most_is_left_behind_by_who_resumes() {
             let outcome = resumed.unwrap_or_else(|| {
                 let runs = Arc::clone(&runs);
                 let call = Call::owned(move || _ = runs.fetch_add(1, Ordering::Relaxed));
+                let call = Call { is_resumable: true, ..call };
                 // SAFETY: the operation owns the function, which does not panic.
                 unsafe { core.run_with(Options::default(), call, Some(Instant::now()), look) }
             });
@@ -44,6 +45,23 @@ fn one_operation_at_most_is_left_behind_by_who_resumes() {
         // SAFETY: the operation owns the function, which does not panic.
         unsafe { core.run(Options::default(), call, Some(Instant::now())) };
         assert_eq!(core.operations(), 1);
+    });
+}
+
+/// A function of the program may have left its thread for good, without an acknowledgement. No fence waits for that.
+#[test]
+fn what_may_never_end_is_resumed_by_nobody() {
+    let core = &*Core::new(Polled);
+    beside_a_member(core, |poll| {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counting = Arc::clone(&runs);
+        let call = Call::owned(move || _ = counting.fetch_add(1, Ordering::Relaxed));
+        // SAFETY: the operation owns the function, which does not panic.
+        let outcome = unsafe { core.run(Options::default(), call, Some(Instant::now())) };
+        assert!(outcome.missing.is_some());
+        assert!(core.resume(Some(Instant::now()), |_| None).is_none());
+        poll();
+        assert_eq!((runs.load(Ordering::Relaxed), Arc::strong_count(&runs)), (1, 1));
     });
 }
 
@@ -140,8 +158,8 @@ fn who_was_never_told_is_not_missing() {
     let core = &*Core::new(Polled);
     let members = members(core, 3);
     let options = Options { strategy: Strategy::Tree, helps: false, ..Options::default() };
-    let call = Call::owned(|| {});
-    // SAFETY: the operation owns the function, which does not panic.
+    let call = Call::resumable(&|| {});
+    // SAFETY: the function is a constant, and does not panic.
     let outcome = unsafe { core.run(options, call, Some(Instant::now())) };
     let missing = outcome.missing.expect("no receiver has begun").threads;
     let told = members.iter().filter(|member| !member.mailbox.is_empty()).map(|member| member.tid());
@@ -231,9 +249,9 @@ fn who_resumes_serves_its_own_mailbox() {
     let core = &*Core::new(Polled);
     // This member does not process its message before the end.
     let late = members(core, 1)[0];
-    let call = || Call::owned(|| {});
+    let call = Call::resumable(&|| {});
     // SAFETY: the function needs nothing.
-    assert!(unsafe { core.run(Options::default(), call(), Some(Instant::now())) }.missing.is_some());
+    assert!(unsafe { core.run(Options::default(), call, Some(Instant::now())) }.missing.is_some());
     let (told, ran) = mpsc::channel();
     thread::scope(|scope| {
         let (joined, has_joined) = mpsc::channel();
