@@ -176,7 +176,12 @@ mod tests {
                 file.display()
             );
         };
-        has("kernel/README.md", format!(".threshold = {threshold} }}"));
+        has(
+            "kernel/README.md",
+            format!(
+                "{{ .version = STILL_MB_VERSION, .strategy = STILL_MB_HYBRID, .threshold = {threshold} }}"
+            ),
+        );
         has("kernel/README.md", format!("STILLPOINT_MEMBARRIER=hybrid:{threshold} "));
         has("kernel/preload/interpose.c", format!("STILLPOINT_MEMBARRIER=hybrid:{threshold} "));
         has("docs/design/kernel.md", format!("flat up to {threshold} receivers"));
