@@ -3,6 +3,7 @@
 use stillpoint_harness::output::figures::{Across, Figure, Published, Up};
 
 const CYCLES: Up = Up::less("", "TSC cycles");
+// Only older results have `floor`.
 const COMMON: Figure =
     Figure { experiment: "timer", beside: &["time"], without: &["floor"], ..Figure::PLAIN };
 /// Figures of the application, in which the time is real for every contender.

@@ -12,9 +12,8 @@ use stillpoint_harness::stats::median;
 use stillpoint_peers::timer::{Ability, DelayQueues, HashWheel, Nexus, TimerContender, htimer, rte_timer};
 
 use super::cycles::Bracket;
-use super::floor::Floor;
-use super::ours::{Clocked, Instants, Ours, Queue, SharedQueue, Ticks};
-use super::{HOUR, HTIMER, Plan, SPAN, connections, queues, remote, steady, time};
+use super::ours::{Clocked, Instants, Ours, Ticks};
+use super::{DELAY_QUEUE, HOUR, HTIMER, Plan, SPAN, connections, queues, remote, steady, time};
 use crate::experiment::prepare_child;
 
 /// The fewest operations of a slice.
@@ -59,14 +58,12 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    Ok(match contender(name) {
+/// `None` for one that takes part only in `queues`.
+pub(super) fn make(name: &str, timers: usize) -> Result<Option<Box<dyn TimerContender>>, String> {
+    Ok(Some(match contender(name) {
         "stillpoint/wheel" => Box::new(Ours::<Ticks>::new(timers)),
         "stillpoint/wheel+instant" => Box::new(Ours::<Instants>::new(timers)),
         "stillpoint/wheel+clock" => Box::new(Ours::<Clocked>::new(timers)),
-        "stillpoint/queue" => Box::new(Queue::new(timers)),
-        "stillpoint/delay-queue" => Box::new(SharedQueue::new(timers)),
-        "floor" => Box::new(Floor::new(timers)),
         HTIMER => htimer(timers)?,
         "dpdk/rte_timer" => rte_timer(timers, false)?,
         "drop-in/rte_timer" => rte_timer(timers, true)?,
@@ -74,14 +71,18 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
         "nexus-timer+clock" => Box::new(Nexus::new(timers, true)?),
         "tokio-util" => Box::new(DelayQueues::new(timers)?),
         "hierarchical_hash_wheel_timer" => Box::new(HashWheel::new()),
+        DELAY_QUEUE => return Ok(None),
         _ => return Err(format!("there is no contender {name}")),
-    })
+    }))
 }
 
 fn own(plan: &Plan, timers: usize, progress: &Progress) -> Vec<Row> {
     let (bracket, mut random) = (Bracket::new(), Random::new(plan.seed));
     // Contenders are made anew in each round, so that each begins with its memory in order.
-    let measure = |name: &str, work: &Work| slices(name, make(name, timers)?.as_mut(), work, bracket);
+    let measure = |name: &str, work: &Work| match make(name, timers)? {
+        Some(mut contender) => slices(name, contender.as_mut(), work, bracket),
+        None => Ok(Figures::new()),
+    };
     measured(plan, ("own", timers), plan.rounds, progress, || Work::new(timers, &mut random), measure)
 }
 

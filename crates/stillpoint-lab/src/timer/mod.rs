@@ -6,7 +6,6 @@
 mod connections;
 mod cycles;
 mod figures;
-mod floor;
 mod measure;
 mod ours;
 mod queues;
@@ -27,11 +26,9 @@ use crate::peers;
 /// the types of the standard library, then those that read a clock at each call.
 pub(crate) const CONTENDERS: &[&str] = &[
     WHEEL,
-    "floor",
     HTIMER,
     "stillpoint/wheel+instant",
-    "stillpoint/queue",
-    "stillpoint/delay-queue",
+    DELAY_QUEUE,
     "nexus-timer",
     "tokio-util",
     "hierarchical_hash_wheel_timer",
@@ -44,6 +41,9 @@ pub(crate) const CONTENDERS: &[&str] = &[
 /// Our wheel.
 const WHEEL: &str = "stillpoint/wheel";
 
+/// Our queue of delays, in the scenario `queues`.
+const DELAY_QUEUE: &str = "stillpoint/delay-queue";
+
 /// Our timers with functions, in C.
 const HTIMER: &str = "c/htimer";
 
@@ -53,7 +53,7 @@ const DROP_IN: &str = "drop-in/rte_timer";
 /// The source of a contender's time. Only contenders with the same source are compared.
 fn time(name: &str) -> &'static str {
     match contender(name) {
-        WHEEL | "floor" | HTIMER => "integer",
+        WHEEL | HTIMER => "integer",
         name if name.ends_with("+clock") || name.ends_with("/rte_timer") => "clock",
         _ => "std",
     }

@@ -1,13 +1,8 @@
 //! stillpoint's wheel as a contender, through its public interface. A tick is a nanosecond.
 
 use std::hint::black_box;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use stillpoint::timer::delay_queue::DelayQueue;
-use stillpoint::timer::shared::TimerService;
 use stillpoint::timer::{Clock, Key, Limit, Wheel};
 use stillpoint_peers::timer::{IdleTimers, TimerContender};
 
@@ -180,140 +175,6 @@ impl<T: Time> TimerContender for Ours<T> {
     fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {
         let at = self.time.deadline(self.wheel.now(), delay);
         (0..count).try_for_each(|_| self.wheel.add(at, 1).map(drop)).map_err(|full| full.to_string())
-    }
-}
-
-/// A queue for a task, as in the example `delay_queue`: a service to which other threads may add timers and which
-/// they may wake, polled with a waker. It gets the time as tokio-util's `DelayQueue` does.
-pub(super) struct Queue {
-    service: TimerService<u64>,
-    keys: Vec<Key>,
-    begin: Instant,
-    now: Instant,
-}
-
-impl Queue {
-    pub(super) fn new(timers: usize) -> Self {
-        let begin = Instant::now();
-        let service = TimerService::with_capacity(0, timers).sleeping();
-        Self { service, keys: Vec::with_capacity(timers), begin, now: begin }
-    }
-
-    fn deadline(&self, delay: u64) -> u64 {
-        ticks(self.begin, self.now + Duration::from_nanos(delay))
-    }
-
-    /// Polls until the service is pending. Returns the sum of the values of the timers that have fired.
-    fn poll(&mut self) -> u64 {
-        let now = ticks(self.begin, black_box(self.now));
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut sum = 0;
-        let add = |_: &mut TimerService<u64>, mut event: stillpoint::timer::shared::Event<'_, u64>| {
-            sum += black_box(*event.value());
-        };
-        let _ = self.service.poll_run(now, Limit::NONE, &mut cx, add);
-        sum
-    }
-}
-
-impl TimerContender for Queue {
-    fn add(&mut self, delays: &[u64]) -> Result<(), String> {
-        for &delay in delays {
-            let key = self.service.add(self.deadline(delay), 1).map_err(|full| full.to_string())?;
-            self.keys.push(key);
-        }
-        Ok(())
-    }
-
-    fn reset(&mut self, delays: &[u64]) -> u64 {
-        let mut done = 0;
-        for (at, &delay) in delays.iter().enumerate() {
-            let deadline = self.deadline(delay);
-            done += u64::from(self.service.reset(self.keys[at], deadline));
-        }
-        done
-    }
-
-    fn cancel(&mut self, order: &[u32]) -> u64 {
-        order.iter().fold(0, |sum, &which| sum + self.service.cancel(self.keys[which as usize]).unwrap_or(0))
-    }
-
-    fn idle(&mut self, polls: usize) -> u64 {
-        (0..polls).fold(0, |sum, _| {
-            self.now += Duration::from_nanos(1);
-            sum + self.poll()
-        })
-    }
-
-    fn expire(&mut self, more: u64) -> u64 {
-        self.now += Duration::from_nanos(more);
-        self.poll()
-    }
-
-    fn forget(&mut self) {
-        self.keys.clear();
-    }
-}
-
-/// The queue of delays that tasks share. The experiment sets its clock.
-pub(super) struct SharedQueue {
-    queue: DelayQueue<u64>,
-    keys: Vec<Key>,
-    begin: Instant,
-    /// The nanoseconds since the beginning.
-    now: Arc<AtomicU64>,
-}
-
-impl SharedQueue {
-    pub(super) fn new(timers: usize) -> Self {
-        let (begin, now) = (Instant::now(), Arc::<AtomicU64>::default());
-        let clock = Arc::clone(&now);
-        // Relaxed: one thread sets and reads the time.
-        let queue = DelayQueue::with_capacity(timers)
-            .timed_by(move || begin + Duration::from_nanos(clock.load(Ordering::Relaxed)));
-        Self { queue, keys: Vec::with_capacity(timers), begin, now }
-    }
-
-    fn deadline(&self, delay: u64) -> Instant {
-        self.begin + Duration::from_nanos(self.now.load(Ordering::Relaxed) + delay)
-    }
-
-    /// Polls until nothing is due. Returns the sum of the values.
-    fn poll(&mut self, more: u64) -> u64 {
-        self.now.fetch_add(more, Ordering::Relaxed);
-        std::iter::from_fn(|| self.queue.try_next()).map(|item| black_box(item.into_inner())).sum()
-    }
-}
-
-impl TimerContender for SharedQueue {
-    fn add(&mut self, delays: &[u64]) -> Result<(), String> {
-        for &delay in delays {
-            let inserted = self.queue.insert_at(1, self.deadline(delay));
-            self.keys.push(inserted.map_err(|error| error.to_string())?);
-        }
-        Ok(())
-    }
-
-    fn reset(&mut self, delays: &[u64]) -> u64 {
-        let reset = |(key, &delay): (&Key, &u64)| u64::from(self.queue.reset_at(key, self.deadline(delay)));
-        self.keys.iter().zip(delays).map(reset).sum()
-    }
-
-    fn cancel(&mut self, order: &[u32]) -> u64 {
-        order.iter().fold(0, |sum, &which| sum + self.queue.remove(&self.keys[which as usize]).unwrap_or(0))
-    }
-
-    fn idle(&mut self, polls: usize) -> u64 {
-        (0..polls).fold(0, |sum, _| sum + self.poll(1))
-    }
-
-    /// A tick more, to which deadlines are rounded up.
-    fn expire(&mut self, more: u64) -> u64 {
-        self.poll(more + 1_024)
-    }
-
-    fn forget(&mut self) {
-        self.keys.clear();
     }
 }
 

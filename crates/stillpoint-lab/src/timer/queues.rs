@@ -16,8 +16,8 @@ use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
 use stillpoint_peers::timer::{DelayQueues, Delays};
 
-use super::Plan;
 use super::measure::{self, Figures};
+use super::{DELAY_QUEUE, Plan};
 
 const ITEMS: [usize; 2] = [10_000, 1_000_000];
 /// Insertions while a task waits.
@@ -57,7 +57,7 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
     let delays = || (0..WAKES).map(|_| random.draw() % SOON).collect::<Vec<u64>>();
     // tokio-util's queue belongs to the task that waits: no other task can insert.
     let measure = |name: &str, delays: &Vec<u64>| match contender(name) {
-        "stillpoint/delay-queue" => late(delays),
+        DELAY_QUEUE => late(delays),
         _ => Ok(Figures::new()),
     };
     rows.extend(measure::measured(plan, ("queues", 1), rounds(plan), progress, delays, measure));
@@ -66,7 +66,7 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
 
 fn make(name: &str, items: usize) -> Result<Option<Box<dyn Delays>>, String> {
     Ok(Some(match contender(name) {
-        "stillpoint/delay-queue" => Box::new(Ours::new(items)?),
+        DELAY_QUEUE => Box::new(Ours::new(items)?),
         "tokio-util" => Box::new(DelayQueues::new(items)?),
         _ => return Ok(None),
     }))

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use stillpoint_harness::experiment::control::contender as contender_of;
+use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::machine::tsc;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
@@ -41,24 +41,25 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
             first.sort_unstable();
             first
         };
-        let measure =
-            |name: &str, first: &Vec<u64>| polls(name, make(name, timers)?.as_mut(), first, bracket, tsc_hz);
+        let measure = |name: &str, first: &Vec<u64>| match make(name, timers)? {
+            Some(mut contender) => polls(contender.as_mut(), first, bracket, tsc_hz),
+            None => Ok(Figures::new()),
+        };
         measure::measured(plan, ("steady", timers), rounds(plan), progress, first, measure)
     };
     plan.steady.iter().copied().flat_map(of_number).collect()
 }
 
-fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
-    match contender_of(name) {
-        "stillpoint/wheel" => Ok(Box::new(Ours::<Ticks>::new(timers).within(LIMIT))),
-        "stillpoint/wheel+instant" => Ok(Box::new(Ours::<Instants>::new(timers).within(LIMIT))),
-        other => measure::make(other, timers),
-    }
+fn make(name: &str, timers: usize) -> Result<Option<Box<dyn TimerContender>>, String> {
+    Ok(Some(match contender(name) {
+        "stillpoint/wheel" => Box::new(Ours::<Ticks>::new(timers).within(LIMIT)),
+        "stillpoint/wheel+instant" => Box::new(Ours::<Instants>::new(timers).within(LIMIT)),
+        other => return measure::make(other, timers),
+    }))
 }
 
 /// Polls for twice the timeout; only the second half counts.
 fn polls(
-    name: &str,
     contender: &mut dyn TimerContender,
     first: &[u64],
     bracket: Bracket,
@@ -70,7 +71,6 @@ fn polls(
     }
     // The deadlines in milliseconds, in order: a renewed timer is due after all others.
     let mut deadlines: VecDeque<u64> = first.iter().copied().collect();
-    let empty = contender_of(name) == "floor";
     let mut cycles = Vec::with_capacity(TIMEOUT as usize);
     let (mut most, mut latest) = (0, 0);
     for now in 1..=2 * TIMEOUT {
@@ -88,13 +88,13 @@ fn polls(
         cycles.push(taken);
         most = most.max(fired);
         // A due timer that has not fired fires in the next poll at the earliest.
-        if let Some(oldest) = deadlines.front().filter(|_| !empty) {
+        if let Some(oldest) = deadlines.front() {
             latest = latest.max((now + 1).saturating_sub(*oldest));
         }
     }
     cycles.sort_by(f64::total_cmp);
     let at = |of_thousand: usize| cycles[cycles.len() * of_thousand / 1_000];
-    let mut figures = Figures::from([
+    Ok(Figures::from([
         ("poll_cycles", cycles.iter().sum::<f64>() / cycles.len() as f64),
         ("poll_cycles_p50", at(500)),
         ("poll_cycles_p99", at(990)),
@@ -102,9 +102,7 @@ fn polls(
         ("poll_cycles_max", cycles[cycles.len() - 1]),
         // Without a time stamp counter, cycles are nanoseconds.
         ("poll_us_p999", at(999) * 1e6 / tsc_hz.unwrap_or(1_000_000_000) as f64),
-    ]);
-    if !empty {
-        figures.extend([("most_fired", most as f64), ("latest_ms", latest as f64)]);
-    }
-    Ok(figures)
+        ("most_fired", most as f64),
+        ("latest_ms", latest as f64),
+    ]))
 }

@@ -20,9 +20,7 @@ fn every_contender_has_a_row_of_the_agreed_form() {
     let mut names = vec![
         ("stillpoint/wheel", "integer"),
         ("stillpoint/wheel (again)", "integer"),
-        ("floor", "integer"),
         ("stillpoint/wheel+instant", "std"),
-        ("stillpoint/delay-queue", "std"),
         ("nexus-timer", "std"),
         ("tokio-util", "std"),
         ("hierarchical_hash_wheel_timer", "std"),
