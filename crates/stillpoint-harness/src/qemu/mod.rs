@@ -1,5 +1,6 @@
 //! Virtual machines by QEMU: their parts, the first file system that they start from, and one run to its end.
 
+pub mod console;
 pub mod cpio;
 pub mod modules;
 pub mod needs;
@@ -13,7 +14,7 @@ use clap::ValueEnum;
 
 use crate::error::Stop;
 
-pub use self::session::{Ending, Guest, MEMORY, Purpose, START, Session, has_said};
+pub use self::session::{Ending, Guest, MEMORY, Purpose, START, Session};
 
 /// What runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

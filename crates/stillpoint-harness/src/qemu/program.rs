@@ -101,6 +101,23 @@ pub fn in_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
         .find(runs)
 }
 
+/// The libraries of a program, and then its loader: what `ldd` says.
+///
+/// # Errors
+/// When `ldd` cannot be run, or does not find all of them.
+pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, String> {
+    let said =
+        Command::new("ldd").arg(program).output().map_err(|error| format!("cannot run ldd: {error}"))?;
+    paths(&String::from_utf8_lossy(&said.stdout))
+        .ok_or_else(|| format!("ldd does not find the libraries of {}", program.display()))
+}
+
+/// The paths in lines such as `name => /path (address)` and `/path (address)`; `None` if a line has none.
+fn paths(said: &str) -> Option<Vec<PathBuf>> {
+    let path = |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(PathBuf::from);
+    said.lines().filter(|line| !line.trim().starts_with("linux-vdso")).map(path).collect()
+}
+
 fn how_to_build() -> String {
     format!(
         "build it with RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target {TARGET}, and give it \
@@ -239,5 +256,14 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(in_path("tool", Some(&path)), Some(file));
         assert_eq!(in_path("tool", None), None);
+    }
+
+    #[test]
+    fn the_paths_of_libraries_are_found() {
+        let said =
+            "\tlinux-vdso.so.1 (0x7f)\n\tlibc.so.6 => /lib/libc.so.6 (0x7e)\n\t/lib64/ld.so.2 (0x7d)\n";
+        assert_eq!(paths(said).unwrap(), [Path::new("/lib/libc.so.6"), Path::new("/lib64/ld.so.2")]);
+        assert_eq!(paths(&format!("{said}\tlibm.so.6 => not found\n")), None);
+        assert_eq!(paths("\tnot a dynamic executable\n"), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Runs one guest to its end: starts QEMU on the chosen CPUs, collects the guest's output, and limits the time.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Accel;
+use super::console::has_said;
 use crate::interrupt::{self, AtTheEnd};
 use crate::machine::cpus;
 use crate::output;
@@ -257,8 +259,25 @@ impl Guest<'_> {
 
 impl Session {
     /// QEMU's output on standard error, in one line.
-    pub fn complaints(&self) -> String {
+    fn complaints(&self) -> String {
         self.complaints.lines().map(str::trim).collect::<Vec<_>>().join(" / ")
+    }
+
+    /// How a guest ended that has no result, for this reason, and whose program says `begins` first.
+    pub fn without_result(&self, begins: &str, reason: impl Display) -> String {
+        match &self.ending {
+            Ending::Interrupted => "interrupted".to_owned(),
+            Ending::Limit(limit) => {
+                let limit = humantime::format_duration(*limit);
+                let longer = if has_said(&self.console, begins) { ", --limit allows more" } else { "" };
+                format!("ended after {limit} without a result{longer}: {reason}")
+            }
+            Ending::Exit(status) if status.success() => reason.to_string(),
+            Ending::Exit(status) if self.complaints.is_empty() => {
+                format!("QEMU ended with {status}: {reason}")
+            }
+            Ending::Exit(status) => format!("QEMU ended with {status}: {}; {reason}", self.complaints()),
+        }
     }
 
     /// Adds what the guest printed to a transcript, if there is one.
@@ -275,11 +294,6 @@ fn ended_by_itself(qemu: Running, complaints: Collected) -> String {
     drop(qemu);
     let complaints = String::from_utf8_lossy(&complaints.whole()).trim().replace('\n', " / ");
     format!("the guest beside the measured one ended by itself: {complaints}")
-}
-
-/// Whether these words are on the console.
-pub fn has_said(console: &[u8], said: &str) -> bool {
-    console.windows(said.len()).any(|window| window == said.as_bytes())
 }
 
 /// A process, which is killed together with its children when this value is dropped.

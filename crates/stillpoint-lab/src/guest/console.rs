@@ -1,16 +1,12 @@
 //! Reads what a guest wrote on its console: rows, an error, a panic of its kernel, or something cut off.
 
-use stillpoint_harness::qemu::{Purpose, has_said};
+use stillpoint_harness::qemu::Purpose;
+use stillpoint_harness::qemu::console::{has_said, last, shortened};
 
 use super::wire::{self, About, BEGIN, Closing, END, ERROR, MARK, Measured, ROW};
 
 /// How the kernel begins its message when it panics.
 const PANIC: &str = "Kernel panic - not syncing:";
-/// How many of the last lines an error shows.
-const SHOWN_LINES: usize = 4;
-/// How much of a line an error shows.
-const SHOWN_CHARACTERS: usize = 160;
-
 /// The whole result of a guest.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Report {
@@ -38,7 +34,7 @@ pub(super) enum Failure {
 }
 
 /// The first and the last line of the program in the guest.
-const BEGINS: &str = "@stillpoint begin ";
+pub(super) const BEGINS: &str = "@stillpoint begin ";
 const ENDS: &str = "@stillpoint end ";
 
 /// A guest that measures: this program is its first process.
@@ -86,8 +82,8 @@ pub(super) fn read(console: &[u8]) -> Result<Report, Failure> {
         (about, _, unreadable) => Err(match (panic(&lines), about, unreadable) {
             (Some(reason), ..) => Failure::Panic(reason),
             (None, _, Some(unreadable)) => unreadable,
-            (None, None, None) => Failure::NeverBegan(last(&lines)),
-            (None, Some(_), None) => Failure::BreaksOff { rows: rows.len(), last: last(&lines) },
+            (None, None, None) => Failure::NeverBegan(last(&text)),
+            (None, Some(_), None) => Failure::BreaksOff { rows: rows.len(), last: last(&text) },
         }),
     }
 }
@@ -95,26 +91,6 @@ pub(super) fn read(console: &[u8]) -> Result<Report, Failure> {
 /// Why the kernel panicked, if it did.
 fn panic(lines: &[&str]) -> Option<String> {
     lines.iter().find_map(|line| Some(shortened(line[line.find(PANIC)? + PANIC.len()..].trim())))
-}
-
-/// The last lines that are not empty.
-fn last(lines: &[&str]) -> String {
-    let said: Vec<String> =
-        lines.iter().map(|line| shortened(line)).filter(|line| !line.trim().is_empty()).collect();
-    match said.as_slice() {
-        [] => "it printed nothing".to_owned(),
-        said => format!("it printed last: {}", said[said.len().saturating_sub(SHOWN_LINES)..].join(" / ")),
-    }
-}
-
-/// The beginning of a line, without control characters.
-fn shortened(line: &str) -> String {
-    let mut shown: String = line.chars().filter(|c| !c.is_control()).take(SHOWN_CHARACTERS + 1).collect();
-    if shown.chars().count() > SHOWN_CHARACTERS {
-        shown.pop();
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]

@@ -205,19 +205,8 @@ fn first_files(order: &Order, program: &[u8], kernel: &Path) -> Result<tempfile:
 /// The result of a session. A complete result counts, however the machine ended afterwards.
 fn judge(session: Session, setting: &Setting, accel: Accel) -> Result<(Report, Ran), String> {
     let Session { wall, measured, waited, .. } = session;
-    let report = console::read(&session.console).map_err(|failure| match &session.ending {
-        Ending::Interrupted => "interrupted".to_owned(),
-        Ending::Limit(limit) => {
-            let limit = humantime::format_duration(*limit);
-            let longer = if console::has_begun(&session.console) { ", --limit allows more" } else { "" };
-            format!("ended after {limit} without a result{longer}: {failure}")
-        }
-        Ending::Exit(status) if status.success() => failure.to_string(),
-        Ending::Exit(status) if session.complaints.is_empty() => {
-            format!("QEMU ended with {status}: {failure}")
-        }
-        Ending::Exit(status) => format!("QEMU ended with {status}: {}", session.complaints()),
-    })?;
+    let report = console::read(&session.console)
+        .map_err(|failure| session.without_result(console::BEGINS, failure))?;
     let about = &report.about;
     if about.vcpus != setting.vcpus {
         return Err(format!("the guest's kernel runs on only {} virtual CPUs", about.vcpus));

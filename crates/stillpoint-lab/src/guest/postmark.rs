@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use stillpoint_harness::machine::proc;
-use stillpoint_harness::qemu::program::in_path;
+use stillpoint_harness::qemu::program::{in_path, libraries};
 
 use super::contenders::KERNEL;
 use super::kernel::{self, Samples, Trace, beside, figures, traced};
@@ -39,9 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) fn files() -> Result<Vec<(String, Vec<u8>)>, String> {
     let program = in_path(PROGRAM, std::env::var_os("PATH").as_deref())
         .ok_or_else(|| format!("{PROGRAM} is not in PATH: apt-get install {PROGRAM}"))?;
-    let said =
-        Command::new("ldd").arg(&program).output().map_err(|error| format!("cannot run ldd: {error}"))?;
-    let [library, loader] = needed(&String::from_utf8_lossy(&said.stdout))
+    let [library, loader] = only_of_c(libraries(&program)?)
         .ok_or_else(|| format!("{} needs other libraries than that of C", program.display()))?;
     let read = |(name, path): (&'static str, PathBuf)| {
         let bytes = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -51,19 +49,10 @@ pub(super) fn files() -> Result<Vec<(String, Vec<u8>)>, String> {
     [(of_program, program), (of_loader, loader), (of_library, library)].into_iter().map(read).collect()
 }
 
-/// The library and the loader of a program for which `ldd` said this; `None` if there are others.
-fn needed(said: &str) -> Option<[PathBuf; 2]> {
-    let (mut library, mut loader) = (None, None);
-    for line in said.lines().map(str::trim).filter(|line| !line.starts_with("linux-vdso")) {
-        let (name, path) = line.split_once(" => ").unwrap_or(("", line));
-        let path = PathBuf::from(path.split(" (").next()?);
-        match name {
-            "libc.so.6" => library = Some(path),
-            "" if path.is_absolute() => loader = Some(path),
-            _ => return None,
-        }
-    }
-    Some([library?, loader?])
+/// The library of C and the loader, if there are no others.
+fn only_of_c(libraries: Vec<PathBuf>) -> Option<[PathBuf; 2]> {
+    let found: [PathBuf; 2] = libraries.try_into().ok()?;
+    found[0].ends_with(FILES[2]).then_some(found)
 }
 
 /// Its row, if it was asked for.
@@ -207,12 +196,12 @@ mod tests {
 
     #[test]
     fn a_program_with_other_libraries_is_refused() {
-        let said = "\tlinux-vdso.so.1 (0x7f0)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x7f1)\n\t/lib64/ld-linux-x86-64.so.2 (0x7f2)\n";
-        let found = needed(said).unwrap();
-        assert_eq!(found, [PathBuf::from("/lib/x/libc.so.6"), PathBuf::from("/lib64/ld-linux-x86-64.so.2")]);
-        assert_eq!(needed(&format!("{said}\tlibm.so.6 => /lib/x/libm.so.6 (0x7f3)\n")), None);
-        assert_eq!(needed("\tnot a dynamic executable\n"), None);
-        assert_eq!(needed(""), None);
+        let of = |paths: &[&str]| only_of_c(paths.iter().map(PathBuf::from).collect());
+        let (libc, loader) = ("/lib/x/libc.so.6", "/lib64/ld-linux-x86-64.so.2");
+        assert_eq!(of(&[libc, loader]), Some([libc, loader].map(PathBuf::from)));
+        for others in [&[libc, "/lib/x/libm.so.6", loader][..], &["/lib/x/libm.so.6", loader], &[]] {
+            assert_eq!(of(others), None, "{others:?}");
+        }
     }
 
     #[test]

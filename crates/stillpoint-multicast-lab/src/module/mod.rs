@@ -21,7 +21,7 @@ use stillpoint_harness::flags::{JsonFlag, parse_duration};
 use stillpoint_harness::machine::{Machine, cpus};
 use stillpoint_harness::output::json::Target;
 use stillpoint_harness::output::progress::Progress;
-use stillpoint_harness::qemu::{self, Accel, Ending, Guest, MEMORY, Purpose, START, needs};
+use stillpoint_harness::qemu::{self, Accel, Guest, MEMORY, Purpose, START, needs};
 use stillpoint_harness::{interrupt, output};
 
 use self::parts::Parts;
@@ -199,12 +199,8 @@ fn boot(
     };
     let session = guest.run_or_start_again()?;
     session.keep(transcript)?;
-    let report = report::read(&session.console).map_err(|reason| match &session.ending {
-        Ending::Interrupted => "interrupted".to_owned(),
-        Ending::Limit(limit) => format!("ended after {}: {reason}", humantime::format_duration(*limit)),
-        Ending::Exit(status) if status.success() => reason,
-        Ending::Exit(status) => format!("QEMU ended with {status}: {}; {reason}", session.complaints()),
-    })?;
+    let report =
+        report::read(&session.console).map_err(|reason| session.without_result(report::BEGINS, reason))?;
     if report.cpus != vcpus {
         return Err(format!("the guest's kernel runs on only {} virtual CPUs", report.cpus));
     }

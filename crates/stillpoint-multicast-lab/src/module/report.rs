@@ -1,15 +1,13 @@
 //! Reads what the module's test program wrote on the console.
 
 use serde::Serialize;
+use stillpoint_harness::qemu::console::last;
 
 /// What each line of the test program begins with; a verb follows.
 const MARK: &str = "@module ";
 /// Its first line, and its last.
 pub(super) const BEGINS: &str = "@module begin ";
 pub(super) const ENDS: &str = "@module end ";
-/// How much of the console's end an error shows.
-const SHOWN: usize = 300;
-
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -137,16 +135,6 @@ fn about(line: &str) -> Option<(String, usize)> {
 fn sums(line: &str) -> [Option<usize>; 4] {
     let mut parts = line.split(", ").map(|part| part.split(' ').next()?.parse().ok());
     [(); 4].map(|()| parts.next().flatten())
-}
-
-/// The end of what the console shows.
-fn last(text: &str) -> String {
-    let said: Vec<char> = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
-    let end: String = said[said.len().saturating_sub(SHOWN)..].iter().collect();
-    format!(
-        "it printed last: {}",
-        end.split('\n').map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" / ")
-    )
 }
 
 #[cfg(test)]

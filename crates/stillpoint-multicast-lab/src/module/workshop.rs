@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::output;
 use stillpoint_harness::qemu::cpio::Archive;
+use stillpoint_harness::qemu::program::libraries;
 use tempfile::{NamedTempFile, TempDir};
 
 use super::parts::Parts;
@@ -56,7 +57,7 @@ fn add_dynamic(archive: &mut Archive, build: &Path) -> Result<(), Stop> {
     add(archive, "urcu", &program)?;
     add(archive, INTERPOSER, &build.join(INTERPOSER))?;
     let mut folders: Vec<PathBuf> = Vec::new();
-    for library in libraries(&program)? {
+    for library in libraries(&program).map_err(Stop::Failed)? {
         let above: Vec<PathBuf> = library.ancestors().skip(1).map(Path::to_owned).collect();
         for folder in above.iter().rev().filter(|folder| folder.parent().is_some()) {
             if !folders.contains(folder) {
@@ -71,20 +72,6 @@ fn add_dynamic(archive: &mut Archive, build: &Path) -> Result<(), Stop> {
 
 fn relative(path: &Path) -> String {
     path.to_string_lossy().trim_start_matches('/').to_owned()
-}
-
-/// The libraries and the dynamic linker of a program, from `ldd`.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>, Stop> {
-    let told = at("cannot start ldd", Command::new("ldd").arg(program).output())?;
-    Ok(paths(&String::from_utf8_lossy(&told.stdout)))
-}
-
-/// In `name => /path (address)` and `/path (address)`, the paths.
-fn paths(told: &str) -> Vec<PathBuf> {
-    told.lines()
-        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))
-        .map(PathBuf::from)
-        .collect()
 }
 
 fn add(archive: &mut Archive, name: &str, file: &Path) -> Result<(), Stop> {
@@ -141,13 +128,6 @@ fn make(folder: &Path, arguments: &[&str]) -> Result<(), Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_paths_of_libraries_are_found() {
-        let told =
-            "\tlinux-vdso.so.1 (0x7f)\n\tlibc.so.6 => /lib/libc.so.6 (0x7e)\n\t/lib64/ld.so.2 (0x7d)\n";
-        assert_eq!(paths(told), [Path::new("/lib/libc.so.6"), Path::new("/lib64/ld.so.2")]);
-    }
 
     #[test]
     fn what_a_build_left_behind_is_not_copied() {
