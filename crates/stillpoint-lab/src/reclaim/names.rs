@@ -62,7 +62,6 @@ pub(crate) const CONTENDERS: &[Entry] = &[
     entry("stillpoint/guard", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/guard+boost", Policy::Poll, Quick::Always),
     entry("stillpoint/guard+migrate", Policy::Poll, Quick::OneCore),
-    entry("stillpoint/guard32", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/qsbr", Policy::Delete, Quick::OwnCore),
     entry("stillpoint/qsbr+poll", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/qsbr+background", Policy::Background, Quick::OwnCore),

@@ -47,7 +47,7 @@ fn reclaim_has_flat_rows_of_the_agreed_form() {
 
     let rows = result["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
-    for ours in ["protected", "get", "guard", "guard32", "qsbr", "qsbr+poll", "qsbr+background"] {
+    for ours in ["protected", "get", "guard", "qsbr", "qsbr+poll", "qsbr+background"] {
         assert!(names.contains(&format!("stillpoint/{ours}").as_str()), "{names:?}");
     }
     // Our own contenders in C have a separate experiment.

@@ -356,7 +356,7 @@ fn reclaim_runs_on_tables() {
     let result = json(&output);
     let rows = result["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
-    let ours = ["protected", "get", "guard", "guard32", "qsbr", "qsbr+poll", "qsbr+background"];
+    let ours = ["protected", "get", "guard", "qsbr", "qsbr+poll", "qsbr+background"];
     let ours: Vec<String> = ours.iter().map(|name| format!("stillpoint/{name}")).collect();
     for name in ours.iter().map(String::as_str).chain(stillpoint_peers::table::reclaiming()) {
         assert!(names.contains(&name), "{name} is not in {names:?}");

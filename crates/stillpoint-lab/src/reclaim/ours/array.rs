@@ -3,9 +3,8 @@
 use std::thread;
 
 use stillpoint::rcu::{Domain, RcuArray, Reclaimer, RetireHandle, Retired};
-use stillpoint_peers::{Element, Lookups, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
+use stillpoint_peers::{Element, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
-use super::BURST;
 use super::contender::{Field, drain};
 
 /// The array, and its domain.
@@ -69,21 +68,6 @@ impl Field for Cells {
             let guard = cells.pin();
             found(guard.load(index))
         })
-    }
-
-    #[inline(never)]
-    fn read_bursts(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        let mut reader = self.domain.reader();
-        let mut cells = self.cells.bind(&mut reader);
-        ready();
-        let mut lookups = Lookups::new(job, self.cells.len());
-        loop {
-            let guard = cells.pin();
-            for _ in 0..BURST {
-                let Some(index) = lookups.next_index() else { return lookups.outcome() };
-                lookups.count(guard.load(index).is_some_and(|element| element.holds(index as u64)));
-            }
-        }
     }
 
     #[inline(never)]

@@ -15,14 +15,12 @@ use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 pub(super) trait Field: Send + Sync + 'static {
     fn domain(&self) -> &Domain;
 
-    /// Looks up elements. Each loop is a separate function, as each peer's is: loops in one function would share registers. Each section with
-    /// work has its own guard: a burst of sections under one guard would be one section.
+    /// Looks up elements. Each loop is a separate function, as each peer's is: loops in one function would share registers.
     fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         match reading {
             Reading::Protected => self.read_protected(job, ready),
             Reading::Unbound => self.read_unbound(job, ready),
-            Reading::GuardOfBurst if job.work.is_none() => self.read_bursts(job, ready),
-            Reading::Guard | Reading::GuardOfBurst => self.read_guarded(job, ready),
+            Reading::Guard => self.read_guarded(job, ready),
             Reading::Qsbr => self.read_qsbr(job, ready),
         }
     }
@@ -30,7 +28,6 @@ pub(super) trait Field: Send + Sync + 'static {
     fn read_protected(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
     fn read_unbound(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
     fn read_guarded(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
-    fn read_bursts(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
     fn read_qsbr(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
 
     /// A writer that frees on its own calls.

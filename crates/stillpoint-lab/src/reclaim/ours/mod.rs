@@ -14,9 +14,6 @@ use self::contender::over;
 use self::table::OfTable;
 use crate::experiment::Structure;
 
-/// Lookups under one guard in `stillpoint/guard32`.
-pub(super) const BURST: u32 = 32;
-
 /// How the readers of a contender protect what they read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
@@ -24,7 +21,6 @@ pub(super) enum Reading {
     /// As `Protected`, but the reader is bound to nothing.
     Unbound,
     Guard,
-    GuardOfBurst,
     Qsbr,
 }
 
@@ -96,13 +92,12 @@ fn filled(recipe: Recipe) -> impl Fn(usize) -> Option<Box<Element>> {
 }
 
 /// The contenders, and how they read.
-pub(super) const CONTENDERS: [(&str, Reading); 9] = [
+pub(super) const CONTENDERS: [(&str, Reading); 8] = [
     ("stillpoint/protected", Reading::Protected),
     ("stillpoint/get", Reading::Unbound),
     ("stillpoint/guard", Reading::Guard),
     ("stillpoint/guard+boost", Reading::Guard),
     ("stillpoint/guard+migrate", Reading::Guard),
-    ("stillpoint/guard32", Reading::GuardOfBurst),
     ("stillpoint/qsbr", Reading::Qsbr),
     ("stillpoint/qsbr+poll", Reading::Qsbr),
     (BACKGROUND, Reading::Qsbr),

@@ -4,9 +4,8 @@ use std::thread;
 
 use stillpoint::rcu::{Domain, RetireHandle};
 use stillpoint::table::{Removed, Table};
-use stillpoint_peers::{Element, Lookups, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
+use stillpoint_peers::{Element, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
-use super::BURST;
 use super::contender::{Field, drain};
 
 /// The table, and its domain.
@@ -71,23 +70,6 @@ impl Field for OfTable {
         let mut table = self.table.reader(&mut reader);
         ready();
         read_loop!(job, self.elements, missing: true, |index, found| found(table.pin().get(&(index as u64))))
-    }
-
-    #[inline(never)]
-    fn read_bursts(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        let mut reader = self.domain.reader();
-        let mut table = self.table.reader(&mut reader);
-        ready();
-        let mut lookups = Lookups::new(job, self.elements);
-        loop {
-            let guard = table.pin();
-            for _ in 0..BURST {
-                let Some(index) = lookups.next_index() else { return lookups.outcome() };
-                // A key that is removed for the moment is not a mismatch.
-                let element = guard.get(&(index as u64));
-                lookups.count(element.is_none_or(|element| element.holds(index as u64)));
-            }
-        }
     }
 
     #[inline(never)]
