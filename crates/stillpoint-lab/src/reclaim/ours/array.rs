@@ -2,10 +2,10 @@
 
 use std::thread;
 
-use stillpoint::rcu::{Domain, RcuArray, Reclaimer, RetireHandle, Retired};
+use stillpoint::rcu::{Domain, RcuArray, Reclaimer, RetireError, RetireHandle, Retired};
 use stillpoint_peers::{Element, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
-use super::contender::{Field, drain};
+use super::contender::Field;
 
 /// The array, and its domain.
 pub(super) struct Cells {
@@ -91,8 +91,21 @@ impl Field for Cells {
         Box::new(PollingWriter { cells: self, reclaimer })
     }
 
-    fn submitting(&self, handle: RetireHandle) -> Box<dyn Writer + '_> {
-        Box::new(SubmittingWriter { cells: self, handle })
+    fn submit_replaced(&self, index: usize, handle: &RetireHandle) {
+        submit(self.replace(index), handle);
+    }
+
+    fn submit_published(&self, index: usize, new: Option<Box<Element>>, handle: &RetireHandle) {
+        submit(self.publish(index, new), handle);
+    }
+}
+
+fn submit(mut rest: Option<Retired<Element>>, handle: &RetireHandle) {
+    while let Some(old) = rest {
+        rest = handle.retire(old).err().map(RetireError::into_inner);
+        if rest.is_some() {
+            thread::yield_now();
+        }
     }
 }
 
@@ -131,39 +144,5 @@ impl Writer for PollingWriter<'_> {
                 thread::yield_now();
             }
         }
-    }
-}
-
-struct SubmittingWriter<'a> {
-    cells: &'a Cells,
-    handle: RetireHandle,
-}
-
-impl SubmittingWriter<'_> {
-    fn retire(&mut self, mut old: Retired<Element>) {
-        while let Err(error) = self.handle.retire(old) {
-            old = error.into_inner();
-            thread::yield_now();
-        }
-    }
-}
-
-impl Writer for SubmittingWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        if let Some(old) = self.cells.replace(index) {
-            self.retire(old);
-        }
-    }
-
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        if let Some(old) = self.cells.publish(index, new) {
-            self.retire(old);
-        }
-    }
-
-    fn poll(&mut self) {}
-
-    fn drain(&mut self) {
-        drain(&self.handle);
     }
 }

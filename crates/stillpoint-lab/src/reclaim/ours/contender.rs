@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use stillpoint::rcu::{BackgroundReclaimer, Boost, Domain, RetireHandle};
-use stillpoint_peers::{Contender, Named, ReadJob, ReadOutcome, Writer};
+use stillpoint_peers::{Contender, Element, Named, ReadJob, ReadOutcome, Writer};
 
 use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 
@@ -33,8 +33,11 @@ pub(super) trait Field: Send + Sync + 'static {
     /// A writer that frees on its own calls.
     fn polling(&self) -> Box<dyn Writer + '_>;
 
-    /// A writer that hands everything to a second thread.
-    fn submitting(&self, handle: RetireHandle) -> Box<dyn Writer + '_>;
+    /// [`Writer::replace`] for a writer that hands everything to a second thread.
+    fn submit_replaced(&self, index: usize, handle: &RetireHandle);
+
+    /// [`Writer::publish`] for such a writer.
+    fn submit_published(&self, index: usize, new: Option<Box<Element>>, handle: &RetireHandle);
 }
 
 /// The contenders that are wanted. Those that boost in the same way share a structure.
@@ -84,7 +87,7 @@ impl<F: Field> Contender for Ours<F> {
         let handle = reclaimer.retire_handle();
         // The receiver lives as long as the contender.
         let _ = self.hand_over.send(reclaimer);
-        self.field.submitting(handle)
+        Box::new(SubmittingWriter { field: &*self.field, handle })
     }
 
     /// Ends when the writer's `drain` has stopped the reclaimer, which finishes its work first.
@@ -100,10 +103,28 @@ impl<F: Field> Contender for Ours<F> {
     }
 }
 
-/// Ends the second thread, and waits until it has freed everything.
-pub(super) fn drain(handle: &RetireHandle) {
-    handle.stop();
-    while handle.pending() > 0 {
-        thread::yield_now();
+/// A writer that hands everything to a second thread.
+struct SubmittingWriter<'a, F> {
+    field: &'a F,
+    handle: RetireHandle,
+}
+
+impl<F: Field> Writer for SubmittingWriter<'_, F> {
+    fn replace(&mut self, index: usize) {
+        self.field.submit_replaced(index, &self.handle);
+    }
+
+    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
+        self.field.submit_published(index, new, &self.handle);
+    }
+
+    fn poll(&mut self) {}
+
+    /// Ends the second thread, and waits until it has freed everything.
+    fn drain(&mut self) {
+        self.handle.stop();
+        while self.handle.pending() > 0 {
+            thread::yield_now();
+        }
     }
 }

@@ -6,7 +6,7 @@ use stillpoint::rcu::{Domain, RetireHandle};
 use stillpoint::table::{Removed, Table};
 use stillpoint_peers::{Element, ReadJob, ReadOutcome, Recipe, Writer, read_loop};
 
-use super::contender::{Field, drain};
+use super::contender::Field;
 
 /// The table, and its domain.
 pub(super) struct OfTable {
@@ -39,6 +39,16 @@ impl OfTable {
         let old = self.table.remove(&(index as u64))?;
         old.stamp_unlinked();
         Some(old)
+    }
+
+    fn submit_removed(&self, index: usize, handle: &RetireHandle) {
+        let mut rest = self.remove(index);
+        while let Some(old) = rest {
+            rest = old.submit_to(handle).err();
+            if rest.is_some() {
+                thread::yield_now();
+            }
+        }
     }
 }
 
@@ -90,8 +100,16 @@ impl Field for OfTable {
         Box::new(PollingWriter(self))
     }
 
-    fn submitting(&self, handle: RetireHandle) -> Box<dyn Writer + '_> {
-        Box::new(SubmittingWriter { field: self, handle })
+    fn submit_replaced(&self, index: usize, handle: &RetireHandle) {
+        self.submit_removed(index, handle);
+        self.insert(index);
+    }
+
+    fn submit_published(&self, index: usize, new: Option<Box<Element>>, handle: &RetireHandle) {
+        self.submit_removed(index, handle);
+        if let Some(new) = new {
+            self.link(index, *new);
+        }
     }
 }
 
@@ -120,42 +138,5 @@ impl Writer for PollingWriter<'_> {
                 thread::yield_now();
             }
         }
-    }
-}
-
-struct SubmittingWriter<'a> {
-    field: &'a OfTable,
-    handle: RetireHandle,
-}
-
-impl SubmittingWriter<'_> {
-    fn remove(&self, index: usize) {
-        let mut rest = self.field.remove(index);
-        while let Some(old) = rest {
-            rest = old.submit_to(&self.handle).err();
-            if rest.is_some() {
-                thread::yield_now();
-            }
-        }
-    }
-}
-
-impl Writer for SubmittingWriter<'_> {
-    fn replace(&mut self, index: usize) {
-        self.remove(index);
-        self.field.insert(index);
-    }
-
-    fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
-        self.remove(index);
-        if let Some(new) = new {
-            self.field.link(index, *new);
-        }
-    }
-
-    fn poll(&mut self) {}
-
-    fn drain(&mut self) {
-        drain(&self.handle);
     }
 }
