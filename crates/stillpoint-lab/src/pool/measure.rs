@@ -253,73 +253,66 @@ fn one_thread(
 /// One thread gets bulks and hands them to another one, which frees them.
 fn hand_over(plan: &Plan, contender: &dyn PoolContender) -> Result<Option<Slice>, String> {
     let (pipe, stop, done) = (Pipe::new(), AtomicBool::new(false), AtomicBool::new(false));
-    let barrier = Barrier::new(2);
     let time = plan.slice.max(Duration::from_millis(2));
-    let (cpus, pipe, stop, done, barrier) = (&plan.cpus, &pipe, &stop, &done, &barrier);
-    let outcome = std::thread::scope(|scope| {
-        let consumer = scope.spawn(move || {
-            let pinned = cpus::pin(cpus[1]);
-            let mut thread = contender.thread();
-            barrier.wait();
-            let mut freed = 0u64;
-            loop {
-                // Loaded before the pipe is checked, so that bulks that were sent before the end are found. Acquire:
-                // pairs with the release below.
-                let ends = stop.load(Ordering::Acquire);
-                match pipe.receive() {
-                    Some(bulk) => {
-                        thread.put(&bulk);
-                        freed += BULK as u64;
+    // Returns the seconds that it took.
+    let produce = |thread: &mut dyn PoolThread| {
+        let mut bulk = [std::ptr::null_mut(); BULK];
+        let begin = Instant::now();
+        'time: while begin.elapsed() < time {
+            for _ in 0..64 {
+                // An empty pool waits for the consumer.
+                while !thread.get(&mut bulk) {
+                    if begin.elapsed() >= time {
+                        break 'time;
                     }
-                    None if ends => {
-                        // Relaxed: a flag on its own.
-                        done.store(true, Ordering::Relaxed);
-                        return pinned.map(|()| freed);
-                    }
-                    None => std::hint::spin_loop(),
+                    std::hint::spin_loop();
+                }
+                pool::read_each(&bulk);
+                while !pipe.send(&bulk) {
+                    std::hint::spin_loop();
                 }
             }
-        });
-        let producer = scope.spawn(move || {
-            let pinned = cpus::pin(cpus[0]);
-            let mut thread = contender.thread();
-            let mut bulk = [std::ptr::null_mut(); BULK];
-            barrier.wait();
-            let begin = Instant::now();
-            'time: while begin.elapsed() < time {
-                for _ in 0..64 {
-                    // An empty pool waits for the consumer.
-                    while !thread.get(&mut bulk) {
-                        if begin.elapsed() >= time {
-                            break 'time;
-                        }
-                        std::hint::spin_loop();
-                    }
-                    pool::read_each(&bulk);
-                    while !pipe.send(&bulk) {
-                        std::hint::spin_loop();
-                    }
-                }
+        }
+        let took = begin.elapsed();
+        // Release: pairs with the acquire below.
+        stop.store(true, Ordering::Release);
+        // In dpdk/bucket, a free waits until the owner of the bucket has room for it; it waits for ever if the
+        // owner makes no calls. So this thread calls until the consumer has ended. Relaxed: a flag on its own.
+        while !done.load(Ordering::Relaxed) {
+            if thread.get(&mut bulk) {
+                thread.put(&bulk);
             }
-            let took = begin.elapsed();
-            // Release: pairs with the acquire above.
-            stop.store(true, Ordering::Release);
-            // In dpdk/bucket, a free waits until the owner of the bucket has room for it; it waits for ever if the
-            // owner makes no calls. So this thread calls until the consumer has ended. Relaxed: see above.
-            while !done.load(Ordering::Relaxed) {
-                if thread.get(&mut bulk) {
+        }
+        took.as_secs_f64()
+    };
+    // Returns the number of objects that it freed.
+    let consume = |thread: &mut dyn PoolThread| {
+        let mut freed = 0u64;
+        loop {
+            // Loaded before the pipe is checked, so that bulks that were sent before the end are found. Acquire:
+            // pairs with the release above.
+            let ends = stop.load(Ordering::Acquire);
+            match pipe.receive() {
+                Some(bulk) => {
                     thread.put(&bulk);
+                    freed += BULK as u64;
                 }
+                None if ends => {
+                    // Relaxed: see above.
+                    done.store(true, Ordering::Relaxed);
+                    return freed as f64;
+                }
+                None => std::hint::spin_loop(),
             }
-            pinned.map(|()| took)
-        });
-        let join = || "a thread panicked".to_owned();
-        let took = producer.join().map_err(|_| join())??;
-        let freed = consumer.join().map_err(|_| join())??;
-        Ok::<_, String>((freed, took))
-    });
-    let (freed, took) = outcome?;
-    Ok(Some((freed > 0).then(|| freed as f64 / took.as_secs_f64())))
+        }
+    };
+    let done = on_each(&plan.cpus[..2], |index, barrier| {
+        let mut thread = contender.thread();
+        barrier.wait();
+        if index == 0 { produce(&mut *thread) } else { consume(&mut *thread) }
+    })?;
+    let (took, freed) = (done[0], done[1]);
+    Ok(Some((freed > 0.0).then(|| freed / took)))
 }
 
 fn row(plan: &Plan, setting: &Setting, entrant: &Entrant, slices: &[Slice]) -> Row {

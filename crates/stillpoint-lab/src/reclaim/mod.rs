@@ -22,7 +22,7 @@ use std::time::Instant;
 use stillpoint::fence;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds::Turns;
-use stillpoint_harness::experiment::threads::{StopOnDrop, as_writer};
+use stillpoint_harness::experiment::threads::{StopOnDrop, on_each};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::machine::huge_pages::HugePages;
@@ -86,30 +86,25 @@ fn fence_beside_a_thread() -> Option<f64> {
     const FENCES: usize = 200;
     let [beside, .., writer] = cpus::allowed()[..] else { return None };
     fence::asymmetric_supported().ok()?;
-    let is_over = &AtomicBool::new(false);
-    let measured = thread::scope(|scope| {
-        let _stop = StopOnDrop(is_over);
-        let (began, beginning) = std::sync::mpsc::channel();
-        scope.spawn(move || {
-            let pinned = cpus::pin(beside);
-            // The receiver is there until the end of the measurement.
-            let _ = began.send(pinned);
+    let is_over = AtomicBool::new(false);
+    let measured = on_each(&[beside, writer], |index, barrier| {
+        barrier.wait();
+        if index == 0 {
             // Relaxed: nothing is published with it.
             while !is_over.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
-        });
-        as_writer(writer, move || {
-            beginning.recv().map_err(|error| error.to_string())??;
-            let fence = |_| {
-                let begin = Instant::now();
-                fence::heavy().map_err(|error| error.to_string())?;
-                Ok(begin.elapsed().as_nanos() as f64)
-            };
-            (0..FENCES).map(fence).collect::<Result<Vec<_>, String>>()
-        })
+            return None;
+        }
+        let _stop = StopOnDrop(&is_over);
+        let fence = |_| {
+            let begin = Instant::now();
+            fence::heavy().ok()?;
+            Some(begin.elapsed().as_nanos() as f64)
+        };
+        (0..FENCES).map(fence).collect::<Option<Vec<_>>>()
     });
-    measured.ok().map(median)
+    measured.ok()?.pop()?.map(median)
 }
 
 /// Initialises DPDK's memory for rte_hash, in huge pages if they are available. The memory stays until the process

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use stillpoint_harness::experiment::threads::{Account, StopOnDrop, Used, as_writer, prepare_writer_thread};
 use stillpoint_harness::interrupt;
-use stillpoint_harness::machine::cpus;
 use stillpoint_harness::random::Random;
 use stillpoint_peers::{Contender, Delays, ReadJob, Work, Writer};
 
@@ -31,7 +30,7 @@ const ASLEEP: Work = Work { inside: 0, sleep: Duration::from_millis(1), outside:
 pub(crate) struct Round<'a> {
     pub(crate) policy: Policy,
     pub(crate) setting: &'a Setting,
-    /// A reader that sleeps in its sections: of which contender, and its number there.
+    /// One more reader, which sleeps in its sections: of which contender, and its number there.
     pub(crate) slow: Option<(&'a dyn Contender, usize)>,
     pub(crate) elements: usize,
     pub(crate) deletes_per_s: u32,
@@ -71,29 +70,21 @@ pub(crate) fn run(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
 
 fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
     let Setting { reader_cpus, writer_cpu, .. } = round.setting;
-    let (stop_background, stop_slow) = (AtomicBool::new(false), AtomicBool::new(false));
+    let stop_background = AtomicBool::new(false);
+    let mut cpus = reader_cpus.clone();
+    cpus.extend(round.slow.map(|_| reader_cpus[0]));
     thread::scope(|scope| {
-        let (stop_slow_reader, stop_reclaimer) = (StopOnDrop(&stop_slow), StopOnDrop(&stop_background));
-        let slow = round.slow.map(|(contender, index)| {
-            let job = ReadJob { index, seed: round.seed | 1, stop: &stop_slow, work: Some(&ASLEEP) };
-            let (began, beginning) = std::sync::mpsc::channel();
-            let slow = scope.spawn(move || {
-                let pinned = cpus::pin(reader_cpus[0]);
-                // The receiver waits below.
-                let outcome = contender.read(&job, &|| {
-                    let _ = began.send(());
-                });
-                pinned.map(|()| outcome)
-            });
-            // An error: the reader panicked, which its join tells.
-            let _ = beginning.recv();
-            slow
-        });
+        let stop_reclaimer = StopOnDrop(&stop_background);
         let background = contender
             .needs_background()
             .then(|| scope.spawn(|| background(contender, *writer_cpu, &stop_background)));
-        let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(contender.read(job, ready));
-        let (work, outcomes) = beside_readers(reader_cpus, round.seed, None, read, |go| {
+        let read = |job: &ReadJob<'_>, ready: &dyn Fn()| match round.slow {
+            Some((contender, index)) if job.index == reader_cpus.len() => {
+                Ok(contender.read(&ReadJob { index, work: Some(&ASLEEP), ..*job }, ready))
+            }
+            _ => Ok(contender.read(job, ready)),
+        };
+        let (work, outcomes) = beside_readers(&cpus, round.seed, None, read, |go| {
             let mut writer = contender.writer();
             let fences = contender.heavy_fences();
             let (account, begin) = (Account::open(reader_cpus, *writer_cpu), Instant::now());
@@ -106,8 +97,6 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             (writer, written, used, fences, begin.elapsed().as_secs_f64())
         });
         let (mut writer, Written { deletes, peak_pending }, used, fences_per_s, elapsed) = work;
-        drop(stop_slow_reader);
-        let slow = slow.map(|slow| slow.join().map_err(|_| "the slow reader panicked".to_owned()));
         writer.drain();
         drop(stop_reclaimer);
         if let Some(background) = background {
@@ -115,10 +104,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
         }
         drop(writer);
 
-        let (mut outcomes, freed) = (outcomes?, round.delays.freed());
-        if let Some(slow) = slow {
-            outcomes.push(slow??);
-        }
+        let (outcomes, freed) = (outcomes?, round.delays.freed());
         check(&outcomes, deletes, freed)?;
         Ok(Outcome {
             delays: round.delays.take(),
@@ -197,6 +183,7 @@ fn wait(writer: &mut dyn Writer, policy: Policy, until: Instant) {
 mod tests {
     use super::*;
     use crate::experiment::readers::defective::{Defect, Defective};
+    use stillpoint_harness::machine::cpus;
     use stillpoint_peers::{Element, ReadOutcome, Recipe};
 
     fn run_with(defect: Defect) -> Result<Outcome, String> {
