@@ -156,7 +156,7 @@ impl Picture<'_> {
         let names = match &self.chart.content {
             Content::Curves(curves) => {
                 self.curves(&plot, curves).map_err(failed)?;
-                curves.iter().map(|curve| (curve.name.as_str(), curve.published)).collect()
+                curves.iter().map(|curve| (curve.name.as_str(), false)).collect()
             }
             Content::Bars { names, bars } => {
                 self.bars(&plot, names, bars).map_err(failed)?;
@@ -183,9 +183,8 @@ impl Picture<'_> {
         self.colours.contenders[at % self.colours.contenders.len()]
     }
 
-    fn stroke(&self, at: usize, published: bool) -> ShapeStyle {
-        let colour = if published { self.colours.text } else { self.colour(at) };
-        colour.stroke_width(self.density * if published { 1 } else { 2 })
+    fn stroke(&self, at: usize) -> ShapeStyle {
+        self.colour(at).stroke_width(self.density * 2)
     }
 
     /// How often the palette was used up before this contender.
@@ -194,9 +193,8 @@ impl Picture<'_> {
     }
 
     /// The dashes of a curve and the gaps between them, in pixels; `None` for a whole line.
-    fn dash(&self, at: usize, published: bool) -> Option<(i32, i32)> {
-        let dash = if published { Some((4, 4)) } else { DASHES[self.turn(at) % DASHES.len()] };
-        dash.map(|(dash, gap)| (self.points(dash), self.points(gap)))
+    fn dash(&self, at: usize) -> Option<(i32, i32)> {
+        DASHES[self.turn(at) % DASHES.len()].map(|(dash, gap)| (self.points(dash), self.points(gap)))
     }
 
     /// The styles of a bar, drawn one above the other.
@@ -249,9 +247,9 @@ impl Picture<'_> {
             chart.draw_series([Polygon::new(below.chain(above).collect::<Vec<_>>(), style)])?;
         }
         for (at, curve) in curves.iter().enumerate() {
-            let style = self.stroke(at, curve.published);
+            let style = self.stroke(at);
             let points = curve.points.iter().copied();
-            match self.dash(at, curve.published) {
+            match self.dash(at) {
                 Some((dash, gap)) => {
                     chart.draw_series(DashedLineSeries::new(points, dash, gap, style))?;
                 }
@@ -260,7 +258,7 @@ impl Picture<'_> {
                 }
             }
             for &point in &curve.points {
-                self.mark(area, at, curve.published, chart.plotting_area().map_coordinate(&point))?;
+                self.mark(area, at, chart.plotting_area().map_coordinate(&point))?;
             }
         }
         Ok(())
@@ -271,14 +269,12 @@ impl Picture<'_> {
         &self,
         area: &DrawingArea<D, Shift>,
         at: usize,
-        published: bool,
         place: (i32, i32),
     ) -> Result<(), Failure<D>> {
-        let (base, style) = (area.get_base_pixel(), self.stroke(at, published));
+        let (base, style) = (area.get_base_pixel(), self.stroke(at));
         let ((x, y), size) = ((place.0 - base.0, place.1 - base.1), self.points(4));
         let full = style.filled();
         match (at + self.turn(at)) % 4 {
-            _ if published => area.draw(&Circle::new((x, y), size, style)),
             0 => area.draw(&Circle::new((x, y), size, full)),
             1 => area.draw(&Rectangle::new([(x - size, y - size), (x + size, y + size)], full)),
             2 => area.draw(&TriangleMarker::new((x, y), size + size / 4, full)),
@@ -379,7 +375,7 @@ impl Picture<'_> {
             let line = 0.2 + 0.6 * (at as f64 + 0.5) / dots.len() as f64;
             for &(name, value) in &of_kind.points {
                 let place = chart.plotting_area().map_coordinate(&(value, name as f64 + line));
-                self.mark(area, at, false, place)?;
+                self.mark(area, at, place)?;
             }
         }
         let base = area.get_base_pixel();
@@ -405,11 +401,11 @@ impl Picture<'_> {
             let (x, y) = (self.points(8), self.points(18) + line * at as i32);
             let ends = [(x, y), (x + self.points(SIGN), y)];
             match &self.chart.content {
-                Content::Curves(_) => match self.dash(at, published) {
+                Content::Curves(_) => match self.dash(at) {
                     Some((dash, gap)) => {
-                        area.draw(&DashedPathElement::new(ends, dash, gap, self.stroke(at, published)))?;
+                        area.draw(&DashedPathElement::new(ends, dash, gap, self.stroke(at)))?;
                     }
-                    None => area.draw(&PathElement::new(ends, self.stroke(at, published)))?,
+                    None => area.draw(&PathElement::new(ends, self.stroke(at)))?,
                 },
                 Content::Bars { .. } => {
                     let corners = [(x, y - self.points(5)), (x + self.points(SIGN), y + self.points(5))];
@@ -419,7 +415,7 @@ impl Picture<'_> {
                 Content::Dots { .. } => {}
             }
             if !matches!(self.chart.content, Content::Bars { .. }) {
-                self.mark(area, at, published, (base.0 + x + self.points(SIGN / 2), base.1 + y))?;
+                self.mark(area, at, (base.0 + x + self.points(SIGN / 2), base.1 + y))?;
             }
             area.draw_text(name, &style, (x + self.points(SIGN + 8), y))?;
         }

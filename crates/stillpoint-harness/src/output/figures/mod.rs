@@ -181,8 +181,8 @@ pub struct Published {
     pub name: &'static str,
     /// Parameters that a chart must have to show these numbers.
     pub setting: &'static [(&'static str, &'static str)],
-    /// The numbers.
-    pub points: Points,
+    /// The numbers, each at a name along the axis.
+    pub points: &'static [(&'static str, f64)],
 }
 
 impl Published {
@@ -192,17 +192,8 @@ impl Published {
         setting: &'static [(&'static str, &'static str)],
         points: &'static [(&'static str, f64)],
     ) -> Self {
-        Self { name, setting, points: Points::Names(points) }
+        Self { name, setting, points }
     }
-}
-
-/// The places of published numbers.
-#[derive(Debug)]
-pub enum Points {
-    /// Along numbers.
-    Numbers(&'static [(f64, f64)]),
-    /// At names.
-    Names(&'static [(&'static str, f64)]),
 }
 
 /// A figure of one run, in one setting.
@@ -246,8 +237,6 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// The band: at each point, from, to.
     pub band: Vec<(f64, f64, f64)>,
-    /// Whether others have published it.
-    pub published: bool,
 }
 
 /// The bars of a contender, at each name.
@@ -494,26 +483,11 @@ impl Figure {
     }
 
     fn content(&self, setting: &[(String, String)], rows: &[&Row]) -> Option<Content> {
-        let has = |wanted: &(&str, &str)| {
-            setting.iter().any(|(name, value)| (name.as_str(), value.as_str()) == *wanted)
-        };
-        let published = self.published.iter().filter(|published| published.setting.iter().all(has));
         match &self.across {
             Across::Numbers { of, logarithmic, .. } => {
-                let mut curves = self.curves(*of, *logarithmic, rows);
+                let curves = self.curves(*of, *logarithmic, rows);
                 if curves.iter().all(|curve| curve.points.len() < 2) {
                     return self.as_bars(curves);
-                }
-                for published in published {
-                    if let Points::Numbers(points) = published.points {
-                        let name = published.name.to_owned();
-                        curves.push(Curve {
-                            name,
-                            points: points.to_vec(),
-                            band: Vec::new(),
-                            published: true,
-                        });
-                    }
                 }
                 Some(Content::Curves(curves))
             }
@@ -543,10 +517,11 @@ impl Figure {
                         }
                     }
                 }
-                for published in published {
-                    if let Points::Names(points) = published.points {
-                        points.iter().for_each(|&(name, value)| put(name, published.name, value, true));
-                    }
+                let has = |wanted: &(&str, &str)| {
+                    setting.iter().any(|(name, value)| (name.as_str(), value.as_str()) == *wanted)
+                };
+                for published in self.published.iter().filter(|it| it.setting.iter().all(has)) {
+                    published.points.iter().for_each(|&(name, value)| put(name, published.name, value, true));
                 }
                 bars.iter_mut().for_each(|bars| bars.values.resize(names.len(), None));
                 (!bars.is_empty()).then_some(Content::Bars { names, bars })
@@ -626,7 +601,7 @@ impl Figure {
             let name = self.name(row);
             let place = curves.iter().position(|curve| curve.name == name).unwrap_or(curves.len());
             if place == curves.len() {
-                curves.push(Curve { name, points: Vec::new(), band: Vec::new(), published: false });
+                curves.push(Curve { name, points: Vec::new(), band: Vec::new() });
             }
             let curve = &mut curves[place];
             // A contender that cannot reach what was asked for has the same value in each further row. Only the first of
