@@ -26,7 +26,7 @@ pub struct ResultFlags {
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
-    /// Draw the figures into FOLDER, as SVG and PNG, each on a light and on a dark background
+    /// Draw the figures into FOLDER, as SVG, each on a light and on a dark background
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,
 }

@@ -65,9 +65,8 @@ impl Results {
             let charts = figures::charts(figures, rows);
             for chart in &charts {
                 for (ground, suffix) in [(Ground::Light, ""), (Ground::Dark, "-dark")] {
-                    let file = |ending| folder.join(format!("{}{suffix}.{ending}", chart.file()));
-                    write(&file("svg"), figures::svg(chart, ground)?.as_bytes())?;
-                    write(&file("png"), &figures::png(chart, ground)?)?;
+                    let file = folder.join(format!("{}{suffix}.svg", chart.file()));
+                    write(&file, figures::svg(chart, ground)?.as_bytes())?;
                 }
             }
             tell(format!("{} in {}", number_of(charts.len() as u64, "figure"), folder.display()));
@@ -158,14 +157,7 @@ mod tests {
             ..Row::new("test", "all", "a").with("x", x)
         };
         results.write(&"machine", &[row(1), row(2)], Nothing {}, &[&FIGURE]).unwrap();
-        for name in [
-            "a.json",
-            "a.csv",
-            "made/here/line.svg",
-            "made/here/line.png",
-            "made/here/line-dark.svg",
-            "made/here/line-dark.png",
-        ] {
+        for name in ["a.json", "a.csv", "made/here/line.svg", "made/here/line-dark.svg"] {
             assert!(inside(name).metadata().is_ok_and(|file| file.len() > 50), "{name}");
         }
     }

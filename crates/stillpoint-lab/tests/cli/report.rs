@@ -167,7 +167,7 @@ fn a_run_leaves_a_page_with_all_that_it_is_made_from() {
     let output = run(&[MICRO, &["--report", &inside.display().to_string()]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     for name in
-        ["index.html", "results.json", "results.csv", "figures/operations.svg", "figures/operations-dark.png"]
+        ["index.html", "results.json", "results.csv", "figures/operations.svg", "figures/operations-dark.svg"]
     {
         assert!(inside.join(name).metadata().is_ok_and(|file| file.len() > 500), "{name}");
     }

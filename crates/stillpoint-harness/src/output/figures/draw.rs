@@ -93,8 +93,6 @@ const TICKS: usize = 10;
 /// Two ticks are at least this share of the axis apart.
 const APART: f64 = 0.04;
 const FONT: &str = "sans-serif";
-/// A point of a PNG is this many pixels wide, for screens with a high resolution.
-const DENSITY: u32 = 2;
 
 /// The chart as SVG.
 ///
@@ -103,30 +101,9 @@ const DENSITY: u32 = 2;
 pub fn svg(chart: &Chart, ground: Ground) -> Result<String, Stop> {
     let mut text = String::new();
     let area = SVGBackend::with_string(&mut text, (WIDTH, HEIGHT)).into_drawing_area();
-    Picture { chart, colours: ground.colours(), density: 1 }.draw(&area)?;
+    Picture { chart, colours: ground.colours() }.draw(&area)?;
     drop(area);
     Ok(text)
-}
-
-/// The chart as PNG.
-///
-/// # Errors
-/// As for [`svg`].
-pub fn png(chart: &Chart, ground: Ground) -> Result<Vec<u8>, Stop> {
-    let (width, height) = (WIDTH * DENSITY, HEIGHT * DENSITY);
-    let mut pixels = vec![0; (width * height * 3) as usize];
-    let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-    Picture { chart, colours: ground.colours(), density: DENSITY }.draw(&area)?;
-    drop(area);
-    let mut file = Vec::new();
-    let mut encoder = png::Encoder::new(&mut file, width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_compression(png::Compression::High);
-    let failed = |error: png::EncodingError| Stop::Failed(format!("cannot write {}: {error}", chart.file()));
-    let mut writer = encoder.write_header().map_err(failed)?;
-    writer.write_image_data(&pixels).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    Ok(file)
 }
 
 /// Registers a font as "sans-serif", since a machine may have no fonts.
@@ -139,20 +116,19 @@ fn bring_letters() {
 struct Picture<'c> {
     chart: &'c Chart,
     colours: &'static Colours,
-    /// How many pixels a point is wide.
-    density: u32,
 }
 
-type Failure<D> = DrawingAreaErrorKind<<D as DrawingBackend>::ErrorType>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Failure = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>;
 
 impl Picture<'_> {
-    fn draw<D: DrawingBackend>(&self, area: &DrawingArea<D, Shift>) -> Result<(), Stop> {
+    fn draw(&self, area: &Area<'_>) -> Result<(), Stop> {
         bring_letters();
-        let failed = |error: Failure<D>| Stop::Failed(format!("cannot draw {}: {error}", self.chart.file()));
+        let failed = |error: Failure| Stop::Failed(format!("cannot draw {}: {error}", self.chart.file()));
         area.fill(&self.colours.ground).map_err(failed)?;
-        let area = area.margin(self.points(6), 0, 0, 0);
+        let area = area.margin(6, 0, 0, 0);
         let area = area.titled(&self.chart.title(), self.text(17)).map_err(failed)?;
-        let (plot, legend) = area.split_horizontally((WIDTH - LEGEND) * self.density);
+        let (plot, legend) = area.split_horizontally(WIDTH - LEGEND);
         let names = match &self.chart.content {
             Content::Curves(curves) => {
                 self.curves(&plot, curves).map_err(failed)?;
@@ -171,12 +147,8 @@ impl Picture<'_> {
         area.present().map_err(failed)
     }
 
-    fn points(&self, points: i32) -> i32 {
-        points * self.density as i32
-    }
-
     fn text(&self, points: i32) -> TextStyle<'static> {
-        (FONT, self.points(points)).into_font().color(&self.colours.text)
+        (FONT, points).into_font().color(&self.colours.text)
     }
 
     fn colour(&self, at: usize) -> RGBColor {
@@ -184,7 +156,7 @@ impl Picture<'_> {
     }
 
     fn stroke(&self, at: usize) -> ShapeStyle {
-        self.colour(at).stroke_width(self.density * 2)
+        self.colour(at).stroke_width(2)
     }
 
     /// How often the palette was used up before this contender.
@@ -192,24 +164,20 @@ impl Picture<'_> {
         at / self.colours.contenders.len()
     }
 
-    /// The dashes of a curve and the gaps between them, in pixels; `None` for a whole line.
+    /// The dashes of a curve and the gaps between them, in points; `None` for a whole line.
     fn dash(&self, at: usize) -> Option<(i32, i32)> {
-        DASHES[self.turn(at) % DASHES.len()].map(|(dash, gap)| (self.points(dash), self.points(gap)))
+        DASHES[self.turn(at) % DASHES.len()]
     }
 
     /// The styles of a bar, drawn one above the other.
     fn tones(&self, at: usize, published: bool) -> impl Iterator<Item = ShapeStyle> {
         let colour = if published { self.colours.text } else { self.colour(at) };
         let tone = if published { 0.0 } else { TONES[self.turn(at) % TONES.len()] };
-        let outline = (tone < 1.0).then(|| colour.stroke_width(self.density));
+        let outline = (tone < 1.0).then(|| colour.stroke_width(1));
         (tone > 0.0).then(|| colour.mix(tone).filled()).into_iter().chain(outline)
     }
 
-    fn curves<D: DrawingBackend>(
-        &self,
-        area: &DrawingArea<D, Shift>,
-        curves: &[Curve],
-    ) -> Result<(), Failure<D>> {
+    fn curves(&self, area: &Area<'_>, curves: &[Curve]) -> Result<(), Failure> {
         let figure = self.chart.figure;
         let Across::Numbers { of, title, logarithmic } = figure.across else { return Ok(()) };
         let points = || curves.iter().flat_map(|curve| &curve.points);
@@ -224,9 +192,9 @@ impl Picture<'_> {
         let mut across = Axis::new(length, logarithmic);
         across.ticks = Some(ticks.unwrap_or_else(|| across.key_points(TICKS)));
         let mut chart = ChartBuilder::on(area)
-            .margin(self.points(10))
-            .x_label_area_size(self.points(40))
-            .y_label_area_size(self.points(70))
+            .margin(10)
+            .x_label_area_size(40)
+            .y_label_area_size(70)
             .build_cartesian_2d(across, up)?;
         chart
             .configure_mesh()
@@ -265,14 +233,9 @@ impl Picture<'_> {
     }
 
     /// A marker at a point of a curve. Curves of the same colour have different markers.
-    fn mark<D: DrawingBackend>(
-        &self,
-        area: &DrawingArea<D, Shift>,
-        at: usize,
-        place: (i32, i32),
-    ) -> Result<(), Failure<D>> {
+    fn mark(&self, area: &Area<'_>, at: usize, place: (i32, i32)) -> Result<(), Failure> {
         let (base, style) = (area.get_base_pixel(), self.stroke(at));
-        let ((x, y), size) = ((place.0 - base.0, place.1 - base.1), self.points(4));
+        let ((x, y), size) = ((place.0 - base.0, place.1 - base.1), 4);
         let full = style.filled();
         match (at + self.turn(at)) % 4 {
             0 => area.draw(&Circle::new((x, y), size, full)),
@@ -282,12 +245,7 @@ impl Picture<'_> {
         }
     }
 
-    fn bars<D: DrawingBackend>(
-        &self,
-        area: &DrawingArea<D, Shift>,
-        names: &[String],
-        bars: &[Bars],
-    ) -> Result<(), Failure<D>> {
+    fn bars(&self, area: &Area<'_>, names: &[String], bars: &[Bars]) -> Result<(), Failure> {
         let logarithmic = self.chart.figure.up.logarithmic;
         let mut up = range(bars.iter().flat_map(|bars| &bars.values).copied().flatten(), logarithmic);
         if logarithmic {
@@ -295,9 +253,9 @@ impl Picture<'_> {
             up.start = 10f64.powf(up.start.log10().floor()) * 0.999;
         }
         let mut chart = ChartBuilder::on(area)
-            .margin(self.points(10))
-            .x_label_area_size(self.points(40))
-            .y_label_area_size(self.points(70))
+            .margin(10)
+            .x_label_area_size(40)
+            .y_label_area_size(70)
             .build_cartesian_2d(0.0..names.len() as f64, Axis::new(up, logarithmic))?;
         chart
             .configure_mesh()
@@ -331,26 +289,21 @@ impl Picture<'_> {
             let (x, y) = chart.plotting_area().map_coordinate(&(at as f64 + 0.5, floor));
             // If there are many names, neighbours are on different lines.
             let line = if names.len() > 4 { at as i32 % 3 } else { 0 };
-            area.draw_text(name, &label, (x - base.0, y - base.1 + self.points(4 + 12 * line)))?;
+            area.draw_text(name, &label, (x - base.0, y - base.1 + 4 + 12 * line))?;
         }
         Ok(())
     }
 
-    fn dots<D: DrawingBackend>(
-        &self,
-        area: &DrawingArea<D, Shift>,
-        names: &[String],
-        dots: &[Dots],
-    ) -> Result<(), Failure<D>> {
+    fn dots(&self, area: &Area<'_>, names: &[String], dots: &[Dots]) -> Result<(), Failure> {
         let logarithmic = self.chart.figure.up.logarithmic;
         let values = dots.iter().flat_map(|dots| &dots.points).map(|point| point.1);
         // The line at 1 is always in the picture.
         let across = Axis::new(range(values.chain([1.0]), logarithmic), logarithmic);
         let bottom = names.len() as f64;
         let mut chart = ChartBuilder::on(area)
-            .margin(self.points(10))
-            .x_label_area_size(self.points(40))
-            .y_label_area_size(self.points(NAMES))
+            .margin(10)
+            .x_label_area_size(40)
+            .y_label_area_size(NAMES)
             .build_cartesian_2d(across, bottom..0.0)?;
         chart
             .configure_mesh()
@@ -366,9 +319,9 @@ impl Picture<'_> {
             .draw()?;
         let ends = chart.plotting_area().get_x_range();
         let between = |name: usize| [(ends.start, name as f64), (ends.end, name as f64)];
-        let faint = self.colours.faint.stroke_width(self.density);
+        let faint = self.colours.faint.stroke_width(1);
         chart.draw_series((1..names.len()).map(|name| PathElement::new(between(name), faint)))?;
-        let style = self.colours.text.stroke_width(self.density);
+        let style = self.colours.text.stroke_width(1);
         chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, bottom)], style)])?;
         // Each kind has its own line within the place of a name.
         for (at, of_kind) in dots.iter().enumerate() {
@@ -382,24 +335,20 @@ impl Picture<'_> {
         let label = self.text(12).pos(Pos::new(HPos::Right, VPos::Center));
         for (at, name) in names.iter().enumerate() {
             let (x, y) = chart.plotting_area().map_coordinate(&(ends.start, at as f64 + 0.5));
-            area.draw_text(name, &label, (x - base.0 - self.points(8), y - base.1))?;
+            area.draw_text(name, &label, (x - base.0 - 8, y - base.1))?;
         }
         Ok(())
     }
 
     /// The names of the contenders, each behind its line, bar or marker.
-    fn legend<D: DrawingBackend>(
-        &self,
-        area: &DrawingArea<D, Shift>,
-        names: Vec<(&str, bool)>,
-    ) -> Result<(), Failure<D>> {
+    fn legend(&self, area: &Area<'_>, names: Vec<(&str, bool)>) -> Result<(), Failure> {
         let style = self.text(12).pos(Pos::new(HPos::Left, VPos::Center));
         let height = area.dim_in_pixel().1 as i32;
-        let line = self.points(LINE).min(height / names.len().max(1) as i32);
+        let line = LINE.min(height / names.len().max(1) as i32);
         let base = area.get_base_pixel();
         for (at, (name, published)) in names.into_iter().enumerate() {
-            let (x, y) = (self.points(8), self.points(18) + line * at as i32);
-            let ends = [(x, y), (x + self.points(SIGN), y)];
+            let (x, y) = (8, 18 + line * at as i32);
+            let ends = [(x, y), (x + SIGN, y)];
             match &self.chart.content {
                 Content::Curves(_) => match self.dash(at) {
                     Some((dash, gap)) => {
@@ -408,16 +357,16 @@ impl Picture<'_> {
                     None => area.draw(&PathElement::new(ends, self.stroke(at)))?,
                 },
                 Content::Bars { .. } => {
-                    let corners = [(x, y - self.points(5)), (x + self.points(SIGN), y + self.points(5))];
+                    let corners = [(x, y - 5), (x + SIGN, y + 5)];
                     self.tones(at, published)
                         .try_for_each(|style| area.draw(&Rectangle::new(corners, style)))?;
                 }
                 Content::Dots { .. } => {}
             }
             if !matches!(self.chart.content, Content::Bars { .. }) {
-                self.mark(area, at, (base.0 + x + self.points(SIGN / 2), base.1 + y))?;
+                self.mark(area, at, (base.0 + x + SIGN / 2, base.1 + y))?;
             }
-            area.draw_text(name, &style, (x + self.points(SIGN + 8), y))?;
+            area.draw_text(name, &style, (x + SIGN + 8, y))?;
         }
         Ok(())
     }

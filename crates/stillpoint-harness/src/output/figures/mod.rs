@@ -1,6 +1,6 @@
 //! Figures of rows: which rows are drawn, how, and beside which published figures.
 //!
-//! A [`Figure`] says what to draw, for all runs. [`charts`] finds the rows of a run for it. A [`Chart`] is drawn as SVG or PNG
+//! A [`Figure`] says what to draw, for all runs. [`charts`] finds the rows of a run for it. A [`Chart`] is drawn as SVG
 //! on a light or dark background. It is also a table, and a verdict: who is ahead, and by how much.
 
 mod draw;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::format::{number, of_metric, plain};
 use super::json::Row;
 
-pub use self::draw::{Ground, png, svg};
+pub use self::draw::{Ground, svg};
 pub use self::verdict::Verdict;
 
 /// What to draw, from which rows.
