@@ -1,4 +1,4 @@
-//! What the kernel lets this process do: membarrier, rseq, real-time scheduling.
+//! What the kernel lets this process do: membarrier, real-time scheduling.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use stillpoint_multicast_lab::device::{Device, Way};
 use crate::doctor::Finding;
 
 pub(crate) fn findings() -> Vec<Finding> {
-    vec![membarrier(), asymmetric(), module(), rseq(), realtime()]
+    vec![membarrier(), asymmetric(), module(), realtime()]
 }
 
 /// How to get cheap fences.
@@ -67,34 +67,6 @@ fn module() -> Finding {
             "nothing on few CPUs with membarrier; else build and load the module, as kernel/README.md says",
         ),
     }
-}
-
-fn rseq() -> Finding {
-    const COST: &str = "no restartable sequences: per-CPU data needs locks";
-    const REMEDY: &str = "use Linux 4.18 or newer; a container's seccomp filter must allow rseq";
-    // SAFETY: the kernel refuses a null area of length 0 before it reads the area.
-    let result = unsafe { libc::syscall(libc::SYS_rseq, std::ptr::null_mut::<u8>(), 0, 0, 0) };
-    let error = io::Error::last_os_error();
-    match (result, error.raw_os_error()) {
-        (-1, Some(libc::ENOSYS)) => {
-            Finding::absent("rseq", "the kernel has no such system call", COST, REMEDY)
-        }
-        (-1, Some(libc::EPERM)) if !library_registered_rseq() => {
-            Finding::absent("rseq", format!("refused: {error}"), COST, REMEDY)
-        }
-        _ if library_registered_rseq() => {
-            Finding::present("rseq", "offered, and registered by the C library")
-        }
-        _ => Finding::present("rseq", "offered by the kernel, not registered by the C library"),
-    }
-}
-
-/// glibc registers each thread from version 2.35 on, and says so in `__rseq_size`.
-fn library_registered_rseq() -> bool {
-    // SAFETY: the name is a C string, and `dlsym` looks it up in what is loaded already.
-    let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) }.cast::<libc::c_uint>();
-    // SAFETY: where the symbol exists it is a constant of this type.
-    !size.is_null() && unsafe { *size } > 0
 }
 
 fn realtime() -> Finding {

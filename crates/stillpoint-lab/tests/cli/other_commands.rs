@@ -12,7 +12,6 @@ fn doctor_names_what_is_here_and_what_absences_cost() {
         "tsc",
         "membarrier",
         "fences",
-        "rseq",
         "scheduling",
         "huge pages",
         "numa",
