@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::figures;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::output::figures::{Across, Better, Figure, Number, Up};
 use stillpoint_harness::output::format::number_of;
@@ -97,22 +98,17 @@ const COMMON: Figure = Figure {
 };
 
 /// The figures of a run.
-pub const FIGURES: &[&Figure] = &[
-    &Figure {
-        name: "torture-throughput",
-        title: "Torture: objects destroyed",
+pub const FIGURES: &[&Figure] = figures! {
+    ..COMMON;
+    "torture-throughput": "Torture: objects destroyed" {
         up: Up { better: Better::Neither, ..Up::more("destroyed_per_s", "objects destroyed a second") },
         words: "Parts of different kinds follow each other, so the rate goes up and down.",
-        ..COMMON
-    },
-    &Figure {
-        name: "torture-waiting",
-        title: "Torture: objects that wait",
+    }
+    "torture-waiting": "Torture: objects that wait" {
         up: Up { better: Better::Neither, ..Up::more("waiting", "objects unlinked and not destroyed") },
         words: "Parked readers hold some objects for a whole cycle. Between the parts there are next to none.",
-        ..COMMON
-    },
-];
+    }
+};
 
 /// A moment of a run.
 struct Moment {

@@ -1,5 +1,6 @@
 //! What preempted virtual CPUs do to grace periods, delays and memory.
 
+use stillpoint_harness::figures;
 use stillpoint_harness::output::figures::{Across, Better, Figure, Number, Up};
 
 use super::contenders::KERNEL;
@@ -47,11 +48,10 @@ const RATIOS: Figure = Figure {
     ..COMMON
 };
 
-pub(crate) const FIGURES: &[&Figure] = &[
-    &Figure {
-        name: "guest-to-baseline",
+pub(crate) const FIGURES: &[&Figure] = figures! {
+    ..RATIOS;
+    "guest-to-baseline": "Ratio to the baseline" {
         scenarios: &["overcommit"],
-        title: "Ratio to the baseline",
         across: Across::Metrics(&[
             ("gp_mean_to_baseline", "mean grace period"),
             ("gp_max_to_baseline", "longest"),
@@ -63,87 +63,49 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("synchronize_rcu_max_to_baseline", "longest call"),
             ("slab_to_baseline", "slab"),
         ]),
-        ..RATIOS
-    },
-    &Figure {
-        name: "guest-to-symmetric",
-        title: "Ratio of asymmetric to symmetric fences",
+    }
+    "guest-to-symmetric": "Ratio of asymmetric to symmetric fences" {
         across: Across::Metrics(&[
             ("gp_mean_to_symmetric", "mean grace period"),
             ("gp_max_to_symmetric", "longest"),
             ("delay_mean_to_symmetric", "mean delay"),
             ("lookups_to_symmetric", "lookups"),
         ]),
-        ..RATIOS
-    },
-    &Figure {
-        name: "guest-grace-periods",
-        title: "Grace periods inside guests",
-        up: Up::less("gp_us_mean", "mean grace period, in µs"),
-        without: &[KERNEL],
-        ..COMMON
-    },
-    &Figure {
-        name: "guest-delays",
-        title: "From unlink to free inside guests",
-        up: Up::less("delay_us_mean", "mean delay, in µs"),
-        ..COMMON
-    },
-    &Figure {
-        name: "guest-grace-period-cpu",
-        title: "CPU time for each grace period inside guests",
-        up: Up::less("cpu_us_per_gp", "CPU time for each grace period, in µs"),
-        without: &[KERNEL],
+    }
+    ..COMMON;
+    "guest-grace-periods": "Grace periods inside guests" {
+        up: Up::less("gp_us_mean", "mean grace period, in µs"), without: &[KERNEL],
+    }
+    "guest-delays": "From unlink to free inside guests" { up: Up::less("delay_us_mean", "mean delay, in µs") }
+    "guest-grace-period-cpu": "CPU time for each grace period inside guests" {
+        up: Up::less("cpu_us_per_gp", "CPU time for each grace period, in µs"), without: &[KERNEL],
         words: "The paper: 2.9 times as much for Postmark under overcommit.",
-        ..COMMON
-    },
-    &Figure {
-        name: "guest-peak-pending",
-        title: "Memory that waits inside guests, at its peak",
+    }
+    "guest-peak-pending": "Memory that waits inside guests, at its peak" {
         up: Up::less("peak_pending_bytes", "bytes unlinked and not freed"),
         words: "The paper: about half as much memory again at the peak under overcommit.",
-        ..COMMON
-    },
-    &Figure {
-        name: "guest-swapped-out",
-        title: "What a guest under a limit of memory swaps out",
+    }
+    "guest-swapped-out": "What a guest under a limit of memory swaps out" {
         up: Up::less("swapped_out_bytes", "bytes written to the swap in a round"),
-        ..COMMON
-    },
-    &Figure {
-        name: "guest-changes",
-        title: "Changes that the writer makes",
-        up: Up::more("changes_per_s", "changes a second"),
-        ..COMMON
-    },
-    &Figure {
-        name: "guest-yielded",
-        title: "Memory that a guest yields to the host's balloon",
+    }
+    "guest-changes": "Changes that the writer makes" { up: Up::more("changes_per_s", "changes a second") }
+    "guest-yielded": "Memory that a guest yields to the host's balloon" {
         up: Up::more("yielded_bytes", "bytes in the balloon at the end of a round"),
-        ..COMMON
-    },
-    &Figure {
-        name: "guest-synchronize-rcu",
-        title: "Latency of synchronize_rcu inside guests",
+    }
+    "guest-synchronize-rcu": "Latency of synchronize_rcu inside guests" {
         up: Up {
             better: Better::Neither,
             ..Up::less("synchronize_rcu_us_mean", "mean latency of a call of the guest's kernel, in µs")
         },
-        ..COMMON
-    },
-    &Figure {
-        name: "guest-delays-over-time",
-        title: "Delays inside guests over time",
+    }
+    ..COURSE;
+    "guest-delays-over-time": "Delays inside guests over time" {
         up: Up {
             better: Better::Neither,
             ..Up::less("delay_us_max", "longest delay since the point before, in µs")
         },
-        ..COURSE
-    },
-    &Figure {
-        name: "guest-pending-over-time",
-        title: "Memory that waits inside guests over time",
+    }
+    "guest-pending-over-time": "Memory that waits inside guests over time" {
         up: Up { better: Better::Neither, ..Up::more("pending_bytes", "bytes unlinked and not freed") },
-        ..COURSE
-    },
-];
+    }
+};

@@ -1,5 +1,6 @@
 //! The rates of the RFC, by burst and by objects kept.
 
+use stillpoint_harness::figures;
 use stillpoint_harness::output::figures::{Across, Figure, Published, Up};
 
 const RATE: Up = Up::more("objects_per_s", "objects a second");
@@ -38,71 +39,34 @@ macro_rules! blocks {
 
 const WORDS: &str = "The RFC's blocks held 15 objects (buckets of 32 KiB, objects of 2 KiB); those of DPDK as packaged today hold 31, or 15 objects of 4 KiB.";
 
-pub(crate) const FIGURES: &[&Figure] = &[
-    &Figure {
-        name: "pool",
-        scenarios: &["plain"],
-        title: "Objects out and back",
-        across: BURSTS,
+pub(crate) const FIGURES: &[&Figure] = figures! {
+    ..COMMON;
+    "pool": "Objects out and back" {
+        scenarios: &["plain"], across: BURSTS,
         published: &[
             rfc!("1", [("get 15, put 1", 112e6), ("get 15, put 15", 353e6)]),
             rfc!("2", [("get 15, put 1", 225e6), ("get 15, put 15", 704e6)]),
             rfc!("4", [("get 15, put 1", 425e6), ("get 15, put 15", 1336e6)]),
         ],
         words: WORDS,
-        ..COMMON
-    },
-    &Figure {
-        name: "pool-contiguous",
-        scenarios: &["contiguous"],
-        title: "Blocks of contiguous objects out, objects back",
-        across: BURSTS,
+    }
+    "pool-contiguous": "Blocks of contiguous objects out, objects back" {
+        scenarios: &["contiguous"], across: BURSTS,
         published: &[blocks!("1", 123e6, 374e6), blocks!("2", 245e6, 751e6), blocks!("4", 462e6, 1432e6)],
         words: WORDS,
-        ..COMMON
-    },
-    &Figure {
-        name: "pool-bulks",
-        scenarios: &["bulks"],
-        title: "Objects out and back in the bulks of DPDK's own test",
-        across: BURSTS,
-        ..COMMON
-    },
-    &Figure {
-        name: "pool-single",
-        scenarios: &["single"],
-        title: "One object out and back",
-        across: BURSTS,
-        ..COMMON
-    },
-    &Figure {
-        name: "pool-private",
-        scenarios: &["private"],
-        title: "Objects out and back, each thread for itself",
-        across: Across::param("cores", "CPUs"),
-        ..COMMON
-    },
-    &Figure {
-        name: "pool-transmit",
-        scenarios: &[super::TRANSMIT],
-        title: "Packets from a mempool to DPDK's null device",
-        across: Across::param("cores", "CPUs"),
-        up: PACKETS,
-        ..COMMON
-    },
-    &Figure {
-        name: "pool-transmit-huge",
-        scenarios: &[super::TRANSMIT_HUGE],
-        title: "Packets from a mempool in huge pages to DPDK's null device",
-        across: Across::param("cores", "CPUs"),
-        up: PACKETS,
-        ..COMMON
-    },
-    &Figure {
-        name: "pool-pipe",
-        scenarios: &["producer-consumer"],
-        title: "Objects from producer to consumer",
-        across: BURSTS,
-        ..COMMON
-    },
-];
+    }
+    "pool-bulks": "Objects out and back in the bulks of DPDK's own test" {
+        scenarios: &["bulks"], across: BURSTS,
+    }
+    "pool-single": "One object out and back" { scenarios: &["single"], across: BURSTS }
+    "pool-private": "Objects out and back, each thread for itself" {
+        scenarios: &["private"], across: Across::param("cores", "CPUs"),
+    }
+    "pool-transmit": "Packets from a mempool to DPDK's null device" {
+        scenarios: &[super::TRANSMIT], across: Across::param("cores", "CPUs"), up: PACKETS,
+    }
+    "pool-transmit-huge": "Packets from a mempool in huge pages to DPDK's null device" {
+        scenarios: &[super::TRANSMIT_HUGE], across: Across::param("cores", "CPUs"), up: PACKETS,
+    }
+    "pool-pipe": "Objects from producer to consumer" { scenarios: &["producer-consumer"], across: BURSTS }
+};

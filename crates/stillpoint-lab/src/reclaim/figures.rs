@@ -1,5 +1,6 @@
 //! The figures of the talk.
 
+use stillpoint_harness::figures;
 use stillpoint_harness::output::figures::{Across, Figure, Up};
 
 use super::names::{GROUPS, ONE_CORE, OWN_CORE, SPREAD};
@@ -24,51 +25,27 @@ pub(crate) static BEST: Figure = Figure {
     ..COMMON
 };
 
-pub(crate) const FIGURES: &[&Figure] = &[
-    &Figure {
-        name: "delay-own-core",
-        scenarios: &[OWN_CORE],
-        title: "A: each reader on a CPU of its own",
-        across: READERS,
-        up: DELAY,
+pub(crate) const FIGURES: &[&Figure] = figures! {
+    ..COMMON;
+    "delay-own-core": "A: each reader on a CPU of its own" {
+        scenarios: &[OWN_CORE], across: READERS, up: DELAY,
         words: "The talk, on an Arm server: DPDK frees 72 to 77 % sooner than liburcu, 79 to 88 % with a background thread; liburcu takes 6.6 ms. Bands reach from the least to the most of the rounds' means.",
-        ..COMMON
-    },
-    &Figure {
-        name: "delay-one-core",
-        scenarios: &[ONE_CORE],
-        title: "B: all readers on one CPU",
-        across: READERS,
-        up: DELAY,
+    }
+    "delay-one-core": "B: all readers on one CPU" {
+        scenarios: &[ONE_CORE], across: READERS, up: DELAY,
         words: "The talk: liburcu rises to 154.7 ms with the number of readers; DPDK frees 41 to 61 % sooner. Bands reach from the least to the most of the rounds' means.",
-        ..COMMON
-    },
-    &Figure {
-        name: "delay-spread",
-        scenarios: &[SPREAD],
-        title: "C: readers over several CPUs",
-        across: Across::param("cores", "CPUs"),
-        up: DELAY,
+    }
+    "delay-spread": "C: readers over several CPUs" {
+        scenarios: &[SPREAD], across: Across::param("cores", "CPUs"), up: DELAY,
         beside: &["policy", "elements", "round_s", "deletes_per_s", "bytes"],
         words: "The talk, with 8 readers on 1, 2, 4 and 8 CPUs: DPDK frees 29 to 72 % sooner than liburcu. Bands reach from the least to the most of the rounds' means.",
-        ..COMMON
-    },
-    &Figure {
-        name: "delay-groups",
-        scenarios: &[GROUPS],
-        title: "Groups: beside a reader that sleeps for a millisecond in each section",
-        across: Across::Params(&["slow_reader"]),
-        up: DELAY,
+    }
+    "delay-groups": "Groups: beside a reader that sleeps for a millisecond in each section" {
+        scenarios: &[GROUPS], across: Across::Params(&["slow_reader"]), up: DELAY,
         words: "The talk: groups of threads that do not delay each other. Bands reach from the least to the most of the rounds' means.",
-        ..COMMON
-    },
-    &Figure {
-        name: "lookups",
-        scenarios: &[OWN_CORE, ONE_CORE],
-        title: "Lookups of the readers meanwhile",
-        across: READERS,
-        up: LOOKUPS,
+    }
+    "lookups": "Lookups of the readers meanwhile" {
+        scenarios: &[OWN_CORE, ONE_CORE], across: READERS, up: LOOKUPS,
         words: "The talk does not show the throughput of readers.",
-        ..COMMON
-    },
-];
+    }
+};

@@ -1,5 +1,6 @@
 //! Rates of tables, and their memory.
 
+use stillpoint_harness::figures;
 use stillpoint_harness::output::figures::{Across, Better, Figure, Up};
 
 use super::mixes::{BUSTLE, CONC_MAP_BENCH};
@@ -11,11 +12,10 @@ const COMMON: Figure = Figure {
     ..Figure::PLAIN
 };
 
-pub(crate) const FIGURES: &[&Figure] = &[
-    &Figure {
-        name: "table",
+pub(crate) const FIGURES: &[&Figure] = figures! {
+    ..COMMON;
+    "table": "Operations of a hash table" {
         scenarios: &["uniform", "zipf"],
-        title: "Operations of a hash table",
         across: Across::Metrics(&[
             ("lookups_per_s", "lookups"),
             ("bulk_lookups_per_s", "in bursts"),
@@ -27,12 +27,9 @@ pub(crate) const FIGURES: &[&Figure] = &[
         ]),
         up: Up::more("", "operations a second"),
         words: "Lookups, bursts of 32, and get_or_insert of present keys are in tables as they were filled. 90/10 and 50/50 mix lookups with removals and insertions. Insert+remove: a key is removed and inserted again. Updates make a new value from the old one.",
-        ..COMMON
-    },
-    &Figure {
-        name: "table-growth",
+    }
+    "table-growth": "Insertions while the table grows" {
         scenarios: &["growth"],
-        title: "Insertions while the table grows",
         across: Across::Metrics(&[
             ("insert_ns_mean", "mean"),
             ("insert_ns_p9999", "99.99 %"),
@@ -40,44 +37,28 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("insert_ns_max", "longest"),
         ]),
         up: Up::less("", "nanoseconds for an insertion"),
-        ..COMMON
-    },
-    &Figure {
-        name: "table-memory",
+    }
+    "table-memory": "Memory of a table" {
         scenarios: &["growth"],
-        title: "Memory of a table",
         across: Across::Metrics(&[
             ("bytes_per_entry", "full"),
             ("bytes_per_entry_halved", "after half was removed"),
         ]),
         up: Up { logarithmic: false, ..Up::less("", "bytes for each entry") },
-        ..COMMON
-    },
-    &Figure {
-        name: "table-mixes",
-        scenarios: &[BUSTLE, CONC_MAP_BENCH],
-        title: "Mixes of other harnesses",
-        across: Across::Params(&["mix"]),
+    }
+    "table-mixes": "Mixes of other harnesses" {
+        scenarios: &[BUSTLE, CONC_MAP_BENCH], across: Across::Params(&["mix"]),
         up: Up::more("ops_per_s", "operations a second"),
-        ..COMMON
-    },
-    &Figure {
-        name: "table-service",
-        scenarios: &[SERVICE],
-        title: "A web service's map",
-        across: Across::Params(&["mix", "entries"]),
+    }
+    "table-service": "A web service's map" {
+        scenarios: &[SERVICE], across: Across::Params(&["mix", "entries"]),
         up: Up::more("ops_per_s", "operations a second"),
-        ..COMMON
-    },
-    &Figure {
-        name: "table-service-waiting",
-        scenarios: &[SERVICE],
-        title: "Removed entries of a web service's map that wait to be freed",
-        across: Across::Params(&["mix", "entries"]),
+    }
+    "table-service-waiting": "Removed entries of a web service's map that wait to be freed" {
+        scenarios: &[SERVICE], across: Across::Params(&["mix", "entries"]),
         up: Up {
             better: Better::Neither,
             ..Up::more("waiting_most", "entries, at the end of the worst round")
         },
-        ..COMMON
-    },
-];
+    }
+};

@@ -1,5 +1,6 @@
 //! The figures of the RFC, and those of an application.
 
+use stillpoint_harness::figures;
 use stillpoint_harness::output::figures::{Across, Figure, Published, Up};
 
 const CYCLES: Up = Up::less("", "TSC cycles");
@@ -19,11 +20,10 @@ const WORDS: &str = "Compare only contenders with the same source of time: an in
 /// The number of timers that the RFC's authors measured.
 const TEN_THOUSAND: &[(&str, &str)] = &[("timers", "10000")];
 
-pub(crate) const FIGURES: &[&Figure] = &[
-    &Figure {
-        name: "timers",
+pub(crate) const FIGURES: &[&Figure] = figures! {
+    ..COMMON;
+    "timers": "Timers of the calling thread" {
         scenarios: &["own"],
-        title: "Timers of the calling thread",
         across: Across::Metrics(&[
             ("add_cycles", "add"),
             ("cancel_cycles", "cancel"),
@@ -38,12 +38,9 @@ pub(crate) const FIGURES: &[&Figure] = &[
             Published::at_names("RFC: htimer (5900X)", TEN_THOUSAND, &[("add", 28.0), ("cancel", 10.0)]),
             Published::at_names("RFC: rte_timer (5900X)", TEN_THOUSAND, &[("add", 253.0), ("cancel", 412.0)]),
         ],
-        ..COMMON
-    },
-    &Figure {
-        name: "timers-steady",
+    }
+    "timers-steady": "Polls of a wheel whose timers never end" {
         scenarios: &["steady"],
-        title: "Polls of a wheel whose timers never end",
         across: Across::Metrics(&[
             ("poll_cycles_p50", "median"),
             ("poll_cycles_p99", "99 %"),
@@ -51,32 +48,24 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("poll_cycles_max", "longest"),
         ]),
         up: CYCLES,
-        ..COMMON
-    },
-    &Figure {
-        name: "timers-remote",
+    }
+    "timers-remote": "Timers of another thread" {
         scenarios: &["remote"],
-        title: "Timers of another thread",
         across: Across::Metrics(&[
             ("remote_source_cycles", "add, at the source"),
             ("remote_target_cycles", "add, at the target"),
             ("remote_cancel_cycles", "cancel, at the source"),
             ("remote_result_cycles", "result, at the source"),
         ]),
-        up: CYCLES,
-        beside: &["time", "timers"],
-        named: &["burst"],
+        up: CYCLES, beside: &["time", "timers"], named: &["burst"],
         published: &[Published::at_names(
             "RFC: htimer (5900X)",
             &[],
             &[("add, at the source", 64.0), ("add, at the target", 13.0)],
         )],
-        ..COMMON
-    },
-    &Figure {
-        name: "timers-queues",
+    }
+    "timers-queues": "Queues of delays, read by a task" {
         scenarios: &["queues"],
-        title: "Queues of delays, read by a task",
         across: Across::Metrics(&[
             ("insert_ns", "insert"),
             ("take_ns", "take"),
@@ -84,39 +73,24 @@ pub(crate) const FIGURES: &[&Figure] = &[
             ("reset_ns", "reset"),
         ]),
         up: Up::less("", "ns"),
-        ..COMMON
-    },
-    &Figure {
-        name: "timers-late",
+    }
+    "timers-late": "How late an item is that is inserted while a task waits" {
         scenarios: &["queues"],
-        title: "How late an item is that is inserted while a task waits",
         across: Across::Metrics(&[
             ("late_us_p50", "median"),
             ("late_us_p99", "99 %"),
             ("late_us_max", "longest"),
         ]),
         up: Up::less("", "after the deadline, in µs"),
-        ..COMMON
-    },
-    &Figure {
-        name: "connections",
-        title: "Connections whose timeouts are renewed by packets: packets for a second of work",
-        across: CHOICE,
-        up: Up::more("packets_per_s", "packets a second"),
-        ..APPLICATION
-    },
-    &Figure {
-        name: "connections-poll",
-        title: "The same: the longest poll",
-        across: CHOICE,
-        up: Up::less("poll_us_max", "longest poll, in µs"),
-        ..APPLICATION
-    },
-    &Figure {
-        name: "connections-memory",
-        title: "The same: memory",
-        across: CHOICE,
-        up: Up::less("bytes_per_connection", "bytes a connection"),
-        ..APPLICATION
-    },
-];
+    }
+    ..APPLICATION;
+    "connections": "Connections whose timeouts are renewed by packets: packets for a second of work" {
+        across: CHOICE, up: Up::more("packets_per_s", "packets a second"),
+    }
+    "connections-poll": "The same: the longest poll" {
+        across: CHOICE, up: Up::less("poll_us_max", "longest poll, in µs"),
+    }
+    "connections-memory": "The same: memory" {
+        across: CHOICE, up: Up::less("bytes_per_connection", "bytes a connection"),
+    }
+};

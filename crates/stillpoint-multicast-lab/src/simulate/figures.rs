@@ -1,5 +1,6 @@
 //! The figures.
 
+use stillpoint_harness::figures;
 use stillpoint_harness::output::figures::{Across, Better, Figure, Number, Up};
 
 use super::rows::{HERTZ, INITIATORS, RECEIVERS, SYNCHRONIZE};
@@ -23,32 +24,22 @@ const TOGETHER: Across =
 const COMMON: Figure = Figure { experiment: "simulate", ..Figure::PLAIN };
 
 /// What is drawn of the rows. No contender is ours or another library's: all are ways to multicast.
-pub const FIGURES: &[&Figure] = &[
-    &Figure {
-        name: "simulated-receivers",
+pub const FIGURES: &[&Figure] = figures! {
+    ..COMMON;
+    "simulated-receivers": "Simulated: latency of a barrier" {
         scenarios: &[RECEIVERS],
-        title: "Simulated: latency of a barrier",
         across: Across::Numbers { of: Number::Param(RECEIVERS), title: "receivers", logarithmic: false },
         up: LATENCY,
         // A single initiator waits for no mutex, and no other initiator has the same order.
         without: &["flat+mutex", "flat+every", "tree+mutex", "tree+same-order"],
         words: "The poster's figure 1. The jump where the second threads of the cores begin is an input, not a result.",
-        ..COMMON
-    },
-    &Figure {
-        name: "simulated-initiators",
-        scenarios: &[INITIATORS],
-        title: "Simulated: latency of a barrier among others",
-        across: TOGETHER,
-        up: Up { logarithmic: true, ..LATENCY },
+    }
+    "simulated-initiators": "Simulated: latency of a barrier among others" {
+        scenarios: &[INITIATORS], across: TOGETHER, up: Up { logarithmic: true, ..LATENCY },
         words: "The poster's figure 2.",
-        ..COMMON
-    },
-    &Figure {
-        name: "simulated-jitter",
-        scenarios: &[INITIATORS],
-        title: "Simulated: jitter among others",
-        across: TOGETHER,
+    }
+    "simulated-jitter": "Simulated: jitter among others" {
+        scenarios: &[INITIATORS], across: TOGETHER,
         up: Up { logarithmic: true, ..LATENCY.between("latency_us_p10", "latency_us_p90") },
         without: &[
             "flat+mutex",
@@ -62,43 +53,29 @@ pub const FIGURES: &[&Figure] = &[
             "mprotect+tree",
         ],
         words: "The poster's figure 2: the tree has visible jitter. The band holds the middle four fifths of the operations.",
-        ..COMMON
-    },
-    &Figure {
-        name: "simulated-synchronize",
-        scenarios: &[SYNCHRONIZE],
-        title: "Simulated: throughput of RCU readers",
-        across: REACHED,
+    }
+    "simulated-synchronize": "Simulated: throughput of RCU readers" {
+        scenarios: &[SYNCHRONIZE], across: REACHED,
         up: Up {
             metric: "reader_throughput_percent",
             title: "% of the throughput without grace periods",
             ..LATENCY
         },
-        beside: &[HERTZ],
-        without: &["flat+mutex", "tree+mutex", "tree+same-order"],
+        beside: &[HERTZ], without: &["flat+mutex", "tree+mutex", "tree+same-order"],
         words: "The poster's figure 3.",
-        ..COMMON
-    },
-    &Figure {
-        name: "simulated-synchronize-beside-flat",
-        scenarios: &[SYNCHRONIZE],
-        title: "Simulated: the same beside flat at the same frequency",
-        across: REACHED,
+    }
+    "simulated-synchronize-beside-flat": "Simulated: the same beside flat at the same frequency" {
+        scenarios: &[SYNCHRONIZE], across: REACHED,
         up: Up {
             metric: "reader_loss_beside_flat_percent",
             title: "reader throughput lost, in %",
             ..LATENCY
         },
-        beside: &[HERTZ],
-        without: &["flat", "flat+mutex", "tree+mutex", "tree+same-order"],
+        beside: &[HERTZ], without: &["flat", "flat+mutex", "tree+mutex", "tree+same-order"],
         words: "The poster's figure 3, normalised: under 1.25 % lost up to 10 kHz, under 10 % at flat's highest frequency, under 15 % at the tree's.",
-        ..COMMON
-    },
-    &Figure {
-        name: "sensitivity",
-        scenarios: &[SENSITIVITY],
-        title: "Simulated: what stands when inputs change",
-        across: Across::Ratios { by: CHANGED },
+    }
+    "sensitivity": "Simulated: what stands when inputs change" {
+        scenarios: &[SENSITIVITY], across: Across::Ratios { by: CHANGED },
         up: Up {
             metric: "ratio",
             title: "ratio: above 1, the conclusion holds",
@@ -108,9 +85,8 @@ pub const FIGURES: &[&Figure] = &[
         beside: &["input", "factor"],
         words: "Each dot is a changed machine. The kinds are what was changed: nothing; one input, which is halved or doubled; or all inputs, \
                 drawn between half and double.",
-        ..COMMON
-    },
-];
+    }
+};
 
 #[cfg(test)]
 mod tests {

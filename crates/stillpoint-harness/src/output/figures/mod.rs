@@ -113,6 +113,14 @@ impl Across {
     }
 }
 
+/// A list of figures. Of each: its name, its title, and other fields; those that it does not name are as in the figure behind the last `..`.
+#[macro_export]
+macro_rules! figures {
+    ($(..$base:ident; $($name:literal: $title:literal { $($field:ident: $value:expr),* $(,)? })*)*) => {
+        &[$($(&$crate::output::figures::Figure { name: $name, title: $title, $($field: $value,)* ..$base },)*)*]
+    };
+}
+
 /// The horizontal axis.
 #[derive(Debug)]
 pub enum Across {
