@@ -8,6 +8,7 @@ const MARK: &str = "@module ";
 /// Its first line, and its last.
 pub(super) const BEGINS: &str = "@module begin ";
 pub(super) const ENDS: &str = "@module end ";
+
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
