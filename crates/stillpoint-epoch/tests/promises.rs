@@ -51,7 +51,7 @@ fn an_object_is_destroyed_after_the_guards_that_may_hold_it() {
     assert_eq!(count.get(), 1);
 }
 
-/// A function waits only for threads that are pinned now, not for those that pin themselves later.
+/// A function waits only for threads that are pinned when its round begins, not for those that pin themselves later.
 #[test]
 fn a_guard_that_came_later_is_not_waited_for() {
     let collector = Collector::new();

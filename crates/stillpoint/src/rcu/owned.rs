@@ -88,7 +88,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`protect`](RcuCell::protect), without a reader: the result is bound to no thread. `None` if the cell is empty.
     ///
     /// Lock-free. If it needs a [record of its own](OwnedProtected), it also issues a full fence. Allocates only if the domain has more
-    /// readers, threads that have called this, and values of this kind than ever before.
+    /// readers, threads that have called this, and values of this kind than ever before, or for a thread that uses the default domain for the
+    /// first time.
     ///
     /// # Panics
     /// If the last handle of the domain is gone.

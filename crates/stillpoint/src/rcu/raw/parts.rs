@@ -51,7 +51,7 @@ const _: () = {
 ///
 /// | | |
 /// |---|---|
-/// | quiescent state | *t* = token, acquire; if state ≠ *t*: state ← *t*, release; compiler barrier, and, if attention ≠ 0, [`answer`](Parts::answer) |
+/// | quiescent state, online | *t* = token, acquire; if state ≠ *t*: state ← *t*, release; compiler barrier, and, if attention ≠ 0, [`answer`](Parts::answer) |
 /// | a region begins, if the reader is here | *t* = token, acquire; state ← *t*, release; barrier |
 /// | it ends | *t* = token, acquire; state ← *t* \| [`IDLE`](states::IDLE), release; compiler barrier; if attention ≠ 0, [`answer`](Parts::answer) |
 /// | protected load | outside regions, *t* = token, acquire; if state ≠ *t* \| `IDLE`: state ← it, release. Then *q* = source; *slot* = the first one, if that is null, or [`slot`](Parts::slot); then: *slot* ← *q*, release; barrier; *c* = source, acquire; if *c* ≠ *q*, again with *c* |
@@ -230,7 +230,7 @@ impl<'r> Parts<'r> {
     ///
     /// # Safety
     /// These parts were made by [`Parts::of_qsbr`]. The calling thread is the reader's, and holds nothing that was loaded through
-    /// the reader.
+    /// the reader. Until [`online`](Parts::online), nothing is loaded through it, and no quiescent state is reported.
     pub unsafe fn offline(self) {
         if self.is_online() {
             self.core.offline(self.record);

@@ -15,7 +15,7 @@ const FIRST: usize = Record::OFFSETS[2];
 /// A hazard slot, of a reader or of no thread: while it holds an address, the object there is not freed.
 ///
 /// A plain value of one word. If it is forgotten, the object is held until the slot's reader is dropped; if the slot belongs to
-/// no thread, for ever.
+/// no thread, until the last handle of the domain is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the object is protected until the slot is released, or the reader is dropped"]
 pub struct Slot {
@@ -61,6 +61,9 @@ impl Slot {
     /// holds an object. It has its own record of 128 bytes, which each scan of the domain looks at. It counts in
     /// [`Stats::owned`](crate::rcu::Stats::owned). Each load vouches, as a reader's does; writers issue heavy fences for a slot that was
     /// not loaded lately. Children of a `fork` keep it.
+    ///
+    /// **It is no handle of the domain.** When the last handle is dropped, what waits is freed, whatever such slots hold; and the memory of
+    /// the slots goes.
     ///
     /// Lock-free, with a full fence. Allocates if the domain has more readers and such slots than ever before.
     ///
@@ -130,7 +133,8 @@ impl Slot {
     ///
     /// # Safety
     /// The slot came from [`of_nobody`](Slot::of_nobody) of this domain, and was not given back. No other thread uses it
-    /// meanwhile: a thread that handed it over synchronized with this one. What the slot holds is not used any more.
+    /// meanwhile: a thread that handed it over synchronized with this one. What the slot holds is not used any more. What it will hold is
+    /// not used after the last handle of the domain is dropped.
     pub unsafe fn load<T>(self, domain: &Domain, source: &AtomicPtr<T>) -> Option<NonNull<T>> {
         let protocol = &domain.core().protocol;
         // SAFETY: the slot came from `of_nobody`, by the caller's promise, so it is in a record, from whose address its own was made. The
@@ -162,8 +166,8 @@ impl Slot {
     ///
     /// # Safety
     /// The reader is still alive, and the calling thread is the reader's; or the slot came from [`of_nobody`](Slot::of_nobody),
-    /// and the calling thread has it. The slot was not released since [`protect`] or [`Parts::slot`](super::Parts::slot)
-    /// returned it.
+    /// and the calling thread has it, and the domain has a handle. The slot was not released since [`protect`] or
+    /// [`Parts::slot`](super::Parts::slot) returned it.
     #[inline(always)]
     pub unsafe fn release(self) {
         // SAFETY: the record is alive, and the calling thread may release the slot, by the caller's promise.
