@@ -108,7 +108,10 @@ pub fn in_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
 pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, String> {
     let said =
         Command::new("ldd").arg(program).output().map_err(|error| format!("cannot run ldd: {error}"))?;
-    paths(&String::from_utf8_lossy(&said.stdout))
+    said.status
+        .success()
+        .then(|| paths(&String::from_utf8_lossy(&said.stdout)))
+        .flatten()
         .ok_or_else(|| format!("ldd does not find the libraries of {}", program.display()))
 }
 

@@ -7,6 +7,7 @@ use super::wire::{self, About, BEGIN, Closing, END, ERROR, MARK, Measured, ROW};
 
 /// How the kernel begins its message when it panics.
 const PANIC: &str = "Kernel panic - not syncing:";
+
 /// The whole result of a guest.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Report {

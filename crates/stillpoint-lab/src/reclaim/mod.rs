@@ -86,17 +86,22 @@ fn fence_beside_a_thread() -> Option<f64> {
     const FENCES: usize = 200;
     let [beside, .., writer] = cpus::allowed()[..] else { return None };
     fence::asymmetric_supported().ok()?;
-    let is_over = AtomicBool::new(false);
+    let (runs, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let measured = on_each(&[beside, writer], |index, barrier| {
         barrier.wait();
+        // Relaxed, all: nothing is published with the flags.
         if index == 0 {
-            // Relaxed: nothing is published with it.
+            runs.store(true, Ordering::Relaxed);
             while !is_over.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
             return None;
         }
         let _stop = StopOnDrop(&is_over);
+        // The other thread may still be waking up from the barrier: then its CPU needs no interrupt.
+        while !runs.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
         let fence = |_| {
             let begin = Instant::now();
             fence::heavy().ok()?;

@@ -35,8 +35,10 @@ pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
     add(&mut archive, "init", &build.join("check"))?;
     add(&mut archive, MODULE, &own.join(MODULE))?;
     // The test of liburcu is one of many. In the guest, it reports that it was left out.
-    match make(own, &["build/urcu", "BUILD=build"]) {
-        Ok(()) => add_dynamic(&mut archive, &build)?,
+    let of_urcu = make(own, &["build/urcu", "BUILD=build"])
+        .and_then(|()| libraries(&build.join("urcu")).map_err(Stop::Failed));
+    match of_urcu {
+        Ok(libraries) => add_dynamic(&mut archive, &build, &libraries)?,
         Err(stop) => {
             output::tell(format!("warning: the test of liburcu is left out (it needs liburcu-dev): {stop}"))
         }
@@ -52,12 +54,11 @@ pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
 }
 
 /// The program that uses liburcu, the interposer, and the libraries of both where the linker looks for them.
-fn add_dynamic(archive: &mut Archive, build: &Path) -> Result<(), Stop> {
-    let program = build.join("urcu");
-    add(archive, "urcu", &program)?;
+fn add_dynamic(archive: &mut Archive, build: &Path, libraries: &[PathBuf]) -> Result<(), Stop> {
+    add(archive, "urcu", &build.join("urcu"))?;
     add(archive, INTERPOSER, &build.join(INTERPOSER))?;
     let mut folders: Vec<PathBuf> = Vec::new();
-    for library in libraries(&program).map_err(Stop::Failed)? {
+    for library in libraries {
         let above: Vec<PathBuf> = library.ancestors().skip(1).map(Path::to_owned).collect();
         for folder in above.iter().rev().filter(|folder| folder.parent().is_some()) {
             if !folders.contains(folder) {
@@ -65,7 +66,7 @@ fn add_dynamic(archive: &mut Archive, build: &Path) -> Result<(), Stop> {
                 folders.push(folder.clone());
             }
         }
-        add(archive, &relative(&library), &library)?;
+        add(archive, &relative(library), library)?;
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub struct Figure {
     pub apart: bool,
     /// Contenders that are not drawn.
     pub without: &'static [&'static str],
-    /// The numbers that its authors published.
+    /// The numbers that its authors published. Drawn where names are across, and no numbers.
     pub published: &'static [Published],
     /// What the authors said without numbers, and what is different here.
     pub words: &'static str,
