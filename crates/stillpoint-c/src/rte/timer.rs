@@ -147,6 +147,8 @@ struct List {
 
 /// How far, in cycles, the time of a list may lag before an addition sets it. A timer that is added at an old time is moved more often.
 const LAG: u64 = 4096;
+/// How far, in cycles, the counter of one lcore may be ahead of another's.
+const SKEW: u64 = 1 << 32;
 
 /// The state of one lcore, in its own cache lines.
 #[repr(align(128))]
@@ -192,8 +194,7 @@ impl Lcore {
         unsafe { list.wheel.cancel(timer.node()) };
     }
 
-    /// Adds a timer, or moves it within the list. `now` is the time of the list's own lcore, if that is the caller: the counters of two lcores
-    /// may differ, and a wheel does not go back.
+    /// Adds a timer, or moves it within the list. `now` is not later than the time of the list's own lcore: a wheel does not go back.
     ///
     /// # Safety
     /// The caller has set CONFIG or RUNNING on the timer, which is in this list or in none if `was_here`, and otherwise in none.
@@ -202,14 +203,14 @@ impl Lcore {
         &self,
         (instance, lcore): (u64, u32),
         timer: Handle,
-        now: Option<u64>,
+        now: u64,
         deadline: u64,
         was_here: bool,
     ) {
         let mut list = self.list.lock();
         let is_managed = list.managers > 0;
         let wheel = &mut list.wheel;
-        if let Some(now) = now.filter(|now| now.saturating_sub(wheel.now()) > LAG && !is_managed) {
+        if now.saturating_sub(wheel.now()) > LAG && !is_managed {
             wheel.advance(now);
         }
         // SAFETY: the timer is in this list or in none, by the caller's promise.
@@ -515,7 +516,7 @@ impl Data {
                         _ if self.is_freed() => timer.set(STOPPED),
                         period => {
                             (*place).expire = (*place).expire.wrapping_add(period);
-                            mine.add((self.number, me), timer, Some(now), (*place).expire, false);
+                            mine.add((self.number, me), timer, now, (*place).expire, false);
                         }
                     }
                 }
@@ -641,8 +642,8 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
             (*place).period = period;
             (*place).function = function;
             (*place).argument = argument;
-            let now = (lcore == target).then_some(now);
-            to.add((data.number, target), timer, now, expire, was_here);
+            let ahead = if lcore == target { 0 } else { SKEW };
+            to.add((data.number, target), timer, now.saturating_sub(ahead), expire, was_here);
         }
         Ok(0)
     })

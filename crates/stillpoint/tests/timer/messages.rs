@@ -238,6 +238,21 @@ fn a_revoked_timer_that_has_become_due_says_when() {
     assert_eq!(revoked_until(&mut service, 215), 210);
 }
 
+/// A revoked timer has no room in the wheel, and so holds up the message behind it, until its hint is taken.
+#[test]
+fn an_owner_does_not_sleep_behind_a_message_of_a_revoked_timer() {
+    let mut service = TimerService::with_max_len(0, 1).sleeping();
+    let (first, revoked) = (service.remote().timer(), service.remote().timer());
+    let mut mailbox = service.remote().mailbox(4);
+    service.arm(&first, 1_000, 1).unwrap();
+    let _ = service.process(1, |_, _| {});
+    mailbox.add(&revoked, 50, 2).unwrap();
+    assert!(mailbox.reset(&first, 10).is_ok());
+    assert!(revoked.revoke().is_cancelled());
+    while !service.process(1, |_, _| {}).is_done() {}
+    assert_eq!(service.sleep(std::thread::current()), Sleep::Until(10));
+}
+
 #[test]
 fn the_place_of_a_revoked_timer_is_free_in_its_callback() {
     let mut service = TimerService::with_max_len(0, 1);

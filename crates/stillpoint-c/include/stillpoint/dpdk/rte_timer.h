@@ -16,7 +16,7 @@
  *   An instance takes 34 KiB for each of its RTE_MAX_LCORE lists.
  *   Timers and instances belong to one process, and cannot be shared with another.
  *   rte_timer_manage serves no timer that a library of DPDK has armed in DPDK's default instance, such as the watchdog of the driver net_ena.
- *   A program with one of these links librte_timer as well, declares `int dpdk_manage(void) __asm__("rte_timer_manage");`, and calls both.
+ *   A program with one of these links librte_timer as well, and calls DPDK's rte_timer_manage from a file that is compiled with DPDK's header.
  *
  * THREADS
  *   Any number of threads may call the functions at once, except subsystem_init, finalize, data_alloc and data_dealloc. One thread at a time

@@ -324,6 +324,22 @@ mod tests {
         }
     }
 
+    /// Armed in its own beat, and revoked by a thread that has not given its hint yet.
+    #[test]
+    fn a_timer_that_is_revoked_in_its_beat_is_kept() {
+        let mut service = TimerService::new(0);
+        let timer = service.remote().timer();
+        service.arm(&timer, Schedule::at(5).every(NonZeroU64::MIN), 7).unwrap();
+        let _ = service.run(5, Limit::NONE, |_, _| {
+            // Only the state, as if the wheel had not been told.
+            assert!(timer.0.arm(Schedule::at(9), 8, true).is_ok());
+            assert!(timer.0.revoke().is_cancelled());
+        });
+        let mut values = Vec::new();
+        service.close(|value| values.push(value));
+        assert_eq!(values, [8]);
+    }
+
     /// The test holds the lock, as a thread does that is making a mailbox.
     #[test]
     fn mailboxes_that_cannot_be_looked_at_are_left_for_the_next_call() {

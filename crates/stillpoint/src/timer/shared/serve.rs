@@ -90,6 +90,12 @@ impl<T> TimerService<T> {
         }
         let rest = left;
         self.heed(rest, &mut left, &mut callback);
+        if left < rest {
+            // What was cancelled may be what had no room.
+            for sink in &mut self.sinks {
+                has_more |= std::mem::take(&mut sink.held_up);
+            }
+        }
         self.show(limit - left);
         has_more |= left == 0 && !(self.hints.is_empty() && self.home.has_no_hints());
         if has_more {
@@ -423,6 +429,10 @@ impl<T> Drop for Beat<'_, T> {
         let _running = Running { record, generation: self.generation };
         if is_here {
             self.service.wheel.cancel(self.key);
+            // The callback may have armed it, and another thread have revoked or reset that.
+            if record.is_kept() {
+                keep(&mut self.service.wheel, self.timer.clone());
+            }
         }
         drop(rest);
     }

@@ -253,6 +253,11 @@ impl Served<'_> {
         self.passed.is_some() && !self.is_held()
     }
 
+    /// Whether all of them have been freed, or passed over as pinned, at the last look.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.passed.is_some()
+    }
+
     /// Whether protected loads hold some of these objects, or others that have waited as long.
     fn is_held(&self) -> bool {
         // Acquire: pairs with the release in `set_pinned`, for callers that rely on what was freed.
