@@ -75,11 +75,7 @@ impl Group {
     }
 }
 
-impl fmt::Debug for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group").field("members", &self.members()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Group { members: this.members(), .. });
 
 /// The registration of a thread in a [`Group`]. It stays on its thread.
 ///

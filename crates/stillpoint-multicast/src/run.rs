@@ -133,11 +133,7 @@ impl Multicast<'_> {
     }
 }
 
-impl fmt::Debug for Multicast<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Multicast").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Multicast<'_> { options: this.options, .. });
 
 /// Turns the outcome into the caller's result, or resumes a panic. `signal` is the signal that was used, if any.
 pub(super) fn finish(outcome: Outcome, signal: Option<i32>) -> Result<Report, Late> {

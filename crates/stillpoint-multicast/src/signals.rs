@@ -210,11 +210,7 @@ impl SignalMember {
     }
 }
 
-impl fmt::Debug for SignalMember {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SignalMember").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(SignalMember { .. });
 
 /// A multicast to the registered threads. Its strategy can be set before it is run.
 ///

@@ -339,11 +339,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Drop for List<K, V> {
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static> fmt::Debug for List<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("List").field("domain", &self.domain.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K: Send + Sync + 'static, V: Send + Sync + 'static] |this| List<K, V> {
+    domain: this.domain.name(), ..
+});
 
 /// An entry of a [`List`], which is not freed as long as this value exists, even if it is removed. It dereferences to its value.
 ///
@@ -433,8 +431,4 @@ impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Iter<'
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static> fmt::Debug for Iter<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K: Send + Sync + 'static, V: Send + Sync + 'static] Iter<'_, K, V> { .. });

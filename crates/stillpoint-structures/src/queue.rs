@@ -1,4 +1,3 @@
-use std::fmt;
 use std::mem::MaybeUninit;
 
 use stillpoint::rcu::link::{Atomic, Owned, ProtectedLink, Shared, Unprotected};
@@ -144,8 +143,4 @@ impl<T: Send + 'static> Drop for Queue<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Queue<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("domain", &self.domain.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + 'static] |this| Queue<T> { domain: this.domain.name(), .. });

@@ -1,5 +1,4 @@
 use std::cell::UnsafeCell;
-use std::fmt;
 use std::mem::MaybeUninit;
 
 use stillpoint::rcu::link::{Atomic, Owned, ProtectedLink, Unprotected};
@@ -174,8 +173,4 @@ impl<T: Send + 'static> Drop for Stack<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Stack<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stack").field("domain", &self.domain.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + 'static] |this| Stack<T> { domain: this.domain.name(), .. });

@@ -7,6 +7,7 @@
 //! - [`panics`]: panics of the user's functions, kept until the work that was begun is done.
 //! - [`tsan`]: hand-overs reported to ThreadSanitizer, for programs in C.
 //! - [`mod@probe`]: places that tracers find.
+//! - [`mod@debug`]: `Debug` of types whose parts are not all shown.
 //! - [`marks`]: the small marks of a thread.
 //! - [`bits`]: the bits of a word.
 
@@ -20,6 +21,7 @@ compile_error!(
 pub mod bits;
 #[cfg(feature = "std")]
 pub mod busted;
+pub mod debug;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub mod linux;
 #[cfg(feature = "std")]

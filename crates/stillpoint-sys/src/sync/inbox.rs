@@ -7,7 +7,6 @@
 //! posts between are read-modify-writes, which continue what the first of them began. Whoever is refused comes after everything that the
 //! owner did before it closed the inbox.
 
-use std::fmt;
 use std::ptr::{self, NonNull};
 
 use super::atomic::{fence, AtomicPtr, Ordering};
@@ -143,11 +142,7 @@ impl<M: Message> Default for Inbox<M> {
     }
 }
 
-impl<M: Message> fmt::Debug for Inbox<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("is_empty", &self.is_empty()).finish_non_exhaustive()
-    }
-}
+crate::debug!([M: Message] |this| Inbox<M> { is_empty: this.is_empty(), .. });
 
 impl<M: Message> Messages<M> {
     fn reversed(mut newest: *mut M) -> Self {

@@ -6,7 +6,6 @@
 //! Each value is put by one compare-and-exchange, and taken by one swap, which reads what was put. So whoever takes a value comes
 //! after everything that was done with it, and no two threads own it.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -87,11 +86,7 @@ impl<T> Drop for Place<T> {
     }
 }
 
-impl<T> fmt::Debug for Place<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").finish_non_exhaustive()
-    }
-}
+crate::debug!([T] Place<T> { .. });
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {

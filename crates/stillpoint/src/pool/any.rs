@@ -1,5 +1,4 @@
 use std::alloc::{handle_alloc_error, Layout};
-use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -150,8 +149,4 @@ impl AnyPool {
     }
 }
 
-impl fmt::Debug for AnyPool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnyPool").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| AnyPool { stats: this.stats(), .. });

@@ -151,8 +151,4 @@ impl<T: Send + fmt::Debug + 'static> fmt::Debug for Block<'_, T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for BlockObjects<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockObjects").field("left", &(self.len - self.next)).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + 'static] |this| BlockObjects<'_, T> { left: this.len - this.next, .. });

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::ptr::NonNull;
 
 use super::any::AnyPool;
@@ -130,11 +129,7 @@ impl<T: 'static> Objects<T> {
     }
 }
 
-impl<T> fmt::Debug for Objects<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Objects").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T] Objects<T> { .. });
 
 impl<P> PoolBuilder<P> {
     /// The largest default for [`cache`](PoolBuilder::cache).
@@ -470,16 +465,13 @@ impl<P> PoolBuilder<P> {
     }
 }
 
-impl<P> fmt::Debug for PoolBuilder<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolBuilder")
-            .field("capacity", &self.capacity)
-            .field("max_objects", &self.max_objects)
-            .field("growth_step", &self.growth_step)
-            .field("bucket_bytes", &self.bucket_bytes)
-            .field("pages", &self.pages)
-            .field("hardened", &self.hardened)
-            .field("counts_calls", &self.counts_calls)
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([P] |this| PoolBuilder<P> {
+    capacity: this.capacity,
+    max_objects: this.max_objects,
+    growth_step: this.growth_step,
+    bucket_bytes: this.bucket_bytes,
+    pages: this.pages,
+    hardened: this.hardened,
+    counts_calls: this.counts_calls,
+    ..
+});

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -260,8 +259,4 @@ impl Drop for Chunk<'_, '_> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Local<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Local").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + 'static] Local<'_, T> { .. });

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -206,8 +205,4 @@ unsafe extern "C-unwind" fn take_back(object: NonNull<()>, context: *const ()) {
     core.free_without_shard(object.as_ptr().cast());
 }
 
-impl<T: Send + 'static> fmt::Debug for Pool<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + 'static] |this| Pool<T> { stats: this.stats(), .. });

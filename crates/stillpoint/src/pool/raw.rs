@@ -1,6 +1,5 @@
 //! Pools of bare memory: the size and the alignment of objects are set at run time, and frees are unsafe.
 
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -112,11 +111,7 @@ impl Deref for RawPool {
     }
 }
 
-impl fmt::Debug for RawPool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawPool").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| RawPool { stats: this.stats(), .. });
 
 /// A whole bucket of a [`RawPool`].
 ///
@@ -378,8 +373,4 @@ impl RawLocal<'_> {
     }
 }
 
-impl fmt::Debug for RawLocal<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawLocal").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(RawLocal<'_> { .. });

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use super::default_domain;
 use super::domain::Domain;
 use super::link::error::{CompareExchangeError, FoundInRegion};
@@ -194,11 +192,6 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for RcuArray<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RcuArray")
-            .field("domain", &format_args!("{}", self.domain))
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + Sync + 'static] |this| RcuArray<T> {
+    domain: format_args!("{}", this.domain), len: this.len(), ..
+});

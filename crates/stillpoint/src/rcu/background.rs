@@ -1,4 +1,3 @@
-use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -281,14 +280,11 @@ impl Drop for BackgroundReclaimer {
     }
 }
 
-impl fmt::Debug for BackgroundReclaimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackgroundReclaimer")
-            .field("domain", &self.channel.core().name())
-            .field("pending", &self.list.len())
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| BackgroundReclaimer {
+    domain: this.channel.core().name(),
+    pending: this.list.len(),
+    ..
+});
 
 /// Hands objects to a [`BackgroundReclaimer`], from any thread.
 ///
@@ -548,14 +544,11 @@ impl Drop for RetireHandle {
     }
 }
 
-impl fmt::Debug for RetireHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetireHandle")
-            .field("domain", &self.channel.core().name())
-            .field("pending", &self.pending())
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| RetireHandle {
+    domain: this.channel.core().name(),
+    pending: this.pending(),
+    ..
+});
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {

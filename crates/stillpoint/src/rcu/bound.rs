@@ -20,7 +20,6 @@
 //! | [`BoundArray`] | [`RcuArray::bind`], [`RcuArray::bind_qsbr`] | what each load holds; with a QSBR reader, everything until its next quiescent state |
 //! | [`ArrayGuard`] | [`BoundArray::pin`] | everything that is retired while it lives |
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use super::array::RcuArray;
@@ -130,11 +129,9 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
     }
 }
 
-impl<T: Send + Sync + 'static, R> fmt::Debug for BoundArray<'_, T, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoundArray").field("domain", &self.core.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + Sync + 'static, R] |this| BoundArray<'_, T, R> {
+    domain: this.core.name(), ..
+});
 
 /// A region in which an array is read, made by [`BoundArray::pin`]. It is also a region for other cells of the domain.
 #[must_use = "the region ends when the guard is dropped"]
@@ -173,11 +170,9 @@ unsafe impl<T: Send + Sync + 'static> Sealed for ArrayGuard<'_, T> {
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for ArrayGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArrayGuard").field("domain", &self.array.core.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + Sync + 'static] |this| ArrayGuard<'_, T> {
+    domain: this.array.core.name(), ..
+});
 
 impl<T: Send + Sync + 'static> BoundArray<'_, T, QsbrReader> {
     /// Loads the object at `index`. Costs one acquire load.

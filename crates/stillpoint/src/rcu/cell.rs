@@ -1,5 +1,3 @@
-use std::fmt;
-
 use super::default_domain;
 use super::domain::Domain;
 use super::link::error::{CompareExchangeError, FoundInRegion};
@@ -445,8 +443,6 @@ impl Domain {
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for RcuCell<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RcuCell").field("domain", &format_args!("{}", self.domain)).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + Sync + 'static] |this| RcuCell<T> {
+    domain: format_args!("{}", this.domain), ..
+});

@@ -121,11 +121,7 @@ unsafe impl Sealed for QsbrReader {
     }
 }
 
-impl fmt::Debug for QsbrReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QsbrReader").field("domain", &self.core.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| QsbrReader { domain: this.core.name(), .. });
 
 /// A [`QsbrReader`] in an extended quiescent state: grace periods do not wait for it, and nothing can be loaded with it.
 ///

@@ -252,11 +252,7 @@ impl Drop for Reader {
     }
 }
 
-impl fmt::Debug for Reader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("domain", &self.core.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Reader { domain: this.core.name(), .. });
 
 /// A region of a [`Reader`]: see [`Reader::pin`], and [`pin`](super::pin) for the default domain.
 ///
@@ -327,11 +323,7 @@ unsafe impl Sealed for Guard<'_> {
     }
 }
 
-impl fmt::Debug for Guard<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("domain", &self.reader.core.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Guard<'_> { domain: this.reader.core.name(), .. });
 
 /// An object that is not freed as long as this value exists: see
 /// [`RcuCell::protect`](super::RcuCell::protect).

@@ -1,5 +1,4 @@
 use std::collections::TryReserveError;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -483,14 +482,7 @@ impl Queue for Reclaimer {
     }
 }
 
-impl fmt::Debug for Reclaimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reclaimer")
-            .field("domain", &self.list.core().name())
-            .field("pending", &self.pending())
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Reclaimer { domain: this.list.core().name(), pending: this.pending(), .. });
 
 /// Makes a [`Reclaimer`] or a [`BackgroundReclaimer`](super::BackgroundReclaimer). It comes from
 /// [`Domain::reclaimer_builder`](super::Domain::reclaimer_builder), and counts as a handle of the domain.

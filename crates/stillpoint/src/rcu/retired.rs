@@ -424,11 +424,9 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T, SynchronizeError>
     }
 }
 
-impl<T: Send + Sync + 'static, C: fmt::Debug> fmt::Debug for RetireError<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetireError").field("cause", &self.cause).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T: Send + Sync + 'static, C: fmt::Debug] |this| RetireError<T, C> {
+    cause: this.cause, ..
+});
 
 impl<T: Send + Sync + 'static> Error for RetireError<T> {}
 

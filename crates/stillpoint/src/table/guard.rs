@@ -1,4 +1,3 @@
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 use equivalent::Equivalent;
@@ -280,8 +279,6 @@ unsafe impl<K, V, S, R: Region> Sealed for TableGuard<'_, K, V, S, R> {
     }
 }
 
-impl<K, V, S, R: Region> fmt::Debug for TableGuard<'_, K, V, S, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableGuard").field("domain", &self.region.core().name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K, V, S, R: Region] |this| TableGuard<'_, K, V, S, R> {
+    domain: this.region.core().name(), ..
+});

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -126,10 +125,6 @@ impl<K, V, S> Deref for TableHandle<K, V, S> {
     }
 }
 
-impl<K, V, S> fmt::Debug for TableHandle<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableHandle")
-            .field("domain", &self.table.inner().core().name())
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K, V, S] |this| TableHandle<K, V, S> {
+    domain: this.table.inner().core().name(), ..
+});

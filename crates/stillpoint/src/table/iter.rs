@@ -1,5 +1,3 @@
-use std::fmt;
-
 use std::hash::{BuildHasher, Hash};
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
@@ -124,11 +122,7 @@ impl<'g, K, V, S> Iterator for Iter<'g, K, V, S> {
     }
 }
 
-impl<K, V, S> fmt::Debug for Iter<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K, V, S] Iter<'_, K, V, S> { .. });
 
 /// Every entry of a table that is borrowed exclusively, in arbitrary order: see [`Table::iter_mut`].
 pub struct IterMut<'a, K, V, S = RandomState> {
@@ -213,11 +207,7 @@ impl<K, V, S> ExactSizeIterator for IterMut<'_, K, V, S> {}
 
 impl<K, V, S> FusedIterator for IterMut<'_, K, V, S> {}
 
-impl<K, V, S> fmt::Debug for IterMut<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IterMut").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K, V, S] IterMut<'_, K, V, S> { .. });
 
 /// The entries of a table that is taken apart, in arbitrary order: see [`Table::into_iter`]. Entries that are left are dropped
 /// with the iterator.
@@ -254,8 +244,4 @@ impl<K, V, S> ExactSizeIterator for IntoIter<K, V, S> {}
 
 impl<K, V, S> FusedIterator for IntoIter<K, V, S> {}
 
-impl<K, V, S> fmt::Debug for IntoIter<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoIter").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K, V, S] IntoIter<K, V, S> { .. });

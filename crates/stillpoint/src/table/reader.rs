@@ -372,11 +372,7 @@ where
     deciding!(pub self, [&mut self], 'a, Ref<'_, K, V> = Ref::new, Ref<'_, K, V> = Ref::new, (&K, &V) = Located::key_value);
 }
 
-impl<K, V, S> fmt::Debug for TableReader<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableReader").field("domain", &self.reader.core().name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K, V, S] |this| TableReader<'_, K, V, S> { domain: this.reader.core().name(), .. });
 
 /// An entry that is not freed as long as this value exists: see [`Table::get`]. It dereferences to the value.
 ///

@@ -288,11 +288,7 @@ pub struct StillHeld<'t, K, V, S = RandomState> {
     pub cause: SynchronizeError,
 }
 
-impl<K, V, S> fmt::Debug for StillHeld<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StillHeld").field("cause", &self.cause).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([K, V, S] |this| StillHeld<'_, K, V, S> { cause: this.cause, .. });
 
 impl<K, V, S> fmt::Display for StillHeld<'_, K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

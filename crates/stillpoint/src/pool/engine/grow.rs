@@ -1,7 +1,6 @@
 //! Memory of the pool: pieces of one range of addresses, so that one comparison distinguishes the pool's addresses from
 //! all others.
 
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -38,14 +37,7 @@ impl Drop for Given {
     }
 }
 
-impl fmt::Debug for Given {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Given")
-            .field("start", &self.start)
-            .field("bytes", &self.bytes)
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Given { start: this.start, bytes: this.bytes, .. });
 
 /// The memory that contains the pieces.
 #[derive(Debug)]

@@ -22,7 +22,6 @@ mod scarce;
 mod shard;
 mod store;
 
-use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use handle::Handle;
@@ -367,8 +366,4 @@ impl Drop for Core {
     }
 }
 
-impl fmt::Debug for Core {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("geometry", &self.geometry).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Core { geometry: this.geometry, .. });

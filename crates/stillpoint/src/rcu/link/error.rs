@@ -32,11 +32,7 @@ impl<P, F> fmt::Display for CompareExchangeError<P, F> {
     }
 }
 
-impl<P, F> fmt::Debug for CompareExchangeError<P, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompareExchangeError").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([P, F] CompareExchangeError<P, F> { .. });
 
 impl<P, F> Error for CompareExchangeError<P, F> {}
 

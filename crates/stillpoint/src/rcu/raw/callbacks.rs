@@ -1,4 +1,3 @@
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -400,14 +399,11 @@ impl CallbackQueue {
     }
 }
 
-impl fmt::Debug for CallbackQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallbackQueue")
-            .field("domain", &self.callbacks.core().name())
-            .field("pending", &self.pending())
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| CallbackQueue {
+    domain: this.callbacks.core().name(),
+    pending: this.pending(),
+    ..
+});
 
 /// A pause of a [`CallbackQueue`], made by [`CallbackQueue::pause`]: as long as it exists, no callback of the queue is called. In
 /// the child of a `fork`, [`reset_after_fork`](CallbackQueue::reset_after_fork) ends it.

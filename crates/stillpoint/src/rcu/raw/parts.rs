@@ -368,8 +368,4 @@ pub fn check(domain: &Domain, token: Token) -> Result<bool, FenceError> {
     Ok(matches!(domain.core().protocol.check(domain.value_of(token))?, Grace::Over))
 }
 
-impl std::fmt::Debug for Parts<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts").field("domain", &self.core.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Parts<'_> { domain: this.core.name(), .. });

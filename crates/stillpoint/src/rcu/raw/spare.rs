@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use crate::rcu::domain::Domain;
@@ -70,8 +69,4 @@ impl Drop for Spare {
     }
 }
 
-impl fmt::Debug for Spare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spare").field("domain", &self.core.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Spare { domain: this.core.name(), .. });

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::ptr;
@@ -143,8 +142,4 @@ impl Drop for GracePeriod {
     }
 }
 
-impl fmt::Debug for GracePeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GracePeriod").field("domain", &self.core.name()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| GracePeriod { domain: this.core.name(), .. });

@@ -1,6 +1,5 @@
 //! Instants, and the ticks of the wheel.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A tick is 2¹⁰ ns: two levels of the wheel less than with nanoseconds.
@@ -19,11 +18,7 @@ pub(super) struct Time {
     clock: Option<Box<Now>>,
 }
 
-impl fmt::Debug for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Time").field("begin", &self.begin).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Time { begin: this.begin, .. });
 
 impl Time {
     pub(super) fn of_system() -> Self {

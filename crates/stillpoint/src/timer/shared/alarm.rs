@@ -4,7 +4,6 @@
 //! ROUSING owns the alarm. That thread takes the alarm out, and then sets the word to AWAKE. The owner stores an alarm
 //! only while the word is AWAKE.
 
-use std::fmt;
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::RefUnwindSafe;
@@ -110,11 +109,7 @@ unsafe impl Sync for Bed {}
 // Unwind-safe, because the alarm is stored and taken as a whole.
 impl RefUnwindSafe for Bed {}
 
-impl fmt::Debug for Bed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bed").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(Bed { .. });
 
 impl Bed {
     pub(super) fn new() -> Self {

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use super::alarm::wakes_before;
@@ -84,11 +83,7 @@ impl<T> Clone for Remote<T> {
     }
 }
 
-impl<T> fmt::Debug for Remote<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T] Remote<T> { .. });
 
 /// A bounded ring through which one thread adds timers to the service of another. Neither thread waits.
 ///
@@ -300,11 +295,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-impl<T> fmt::Debug for Mailbox<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailbox").field("capacity", &self.capacity()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T] |this| Mailbox<T> { capacity: this.capacity(), .. });
 
 /// Several additions that the owner sees together: see [`Mailbox::burst`]. If the service is closed meanwhile, it may not
 /// see them: their values are then dropped with the burst, and their timers are [`Gone`](super::Outcome::Gone).

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use super::alarm::Bed;
@@ -335,8 +334,4 @@ impl<T> Drop for TimerService<T> {
     }
 }
 
-impl<T> fmt::Debug for TimerService<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimerService").field("wheel", &self.wheel).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T] |this| TimerService<T> { wheel: this.wheel, .. });

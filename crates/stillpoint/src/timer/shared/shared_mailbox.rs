@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::{Mutex, TryLockError};
 
 use crossbeam_utils::CachePadded;
@@ -144,8 +143,4 @@ impl<T> SharedMailbox<T> {
     }
 }
 
-impl<T> fmt::Debug for SharedMailbox<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedMailbox").field("capacity", &self.capacity).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T] |this| SharedMailbox<T> { capacity: this.capacity, .. });

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use super::home::Home;
@@ -151,8 +150,4 @@ impl<T> Clone for SharedTimer<T> {
     }
 }
 
-impl<T> fmt::Debug for SharedTimer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedTimer").field("armed", &self.is_armed()).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T] |this| SharedTimer<T> { armed: this.is_armed(), .. });

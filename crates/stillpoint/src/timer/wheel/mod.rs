@@ -17,8 +17,6 @@ mod slab;
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests;
 
-use core::fmt;
-
 pub use drain::Drain;
 #[cfg(feature = "delay-queue")]
 pub(crate) use due::{NextDue, Taken};
@@ -416,12 +414,6 @@ impl<T> Wheel<T> {
     }
 }
 
-impl<T> fmt::Debug for Wheel<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wheel")
-            .field("timers", &self.len())
-            .field("now", &self.core.now)
-            .field("next_deadline", &self.next_deadline())
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!([T] |this| Wheel<T> {
+    timers: this.len(), now: this.core.now, next_deadline: this.next_deadline(), ..
+});

@@ -8,7 +8,6 @@ use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
-use core::fmt;
 use core::marker::PhantomPinned;
 use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
@@ -94,11 +93,7 @@ impl Default for Node {
     }
 }
 
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(Node { .. });
 
 /// The heads of the lists, which are accessed only through pointers.
 struct Heads {
@@ -521,12 +516,9 @@ impl NodeWheel {
     }
 }
 
-impl fmt::Debug for NodeWheel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeWheel")
-            .field("nodes", &self.len())
-            .field("now", &self.now())
-            .field("next_deadline", &self.next_deadline())
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| NodeWheel {
+    nodes: this.len(),
+    now: this.now(),
+    next_deadline: this.next_deadline(),
+    ..
+});

@@ -2,7 +2,6 @@
 //! [`EVERY`] of the objects that a retire list frees. Lists count on where the last one ended, so threads that free few objects are
 //! sampled as others.
 
-use std::fmt;
 use std::time::Duration;
 
 // Not modelled: statistics, which order nothing. So all accesses are relaxed.
@@ -103,15 +102,12 @@ impl Delays {
     }
 }
 
-impl fmt::Debug for Delays {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delays")
-            .field("count", &self.count())
-            .field("median", &self.percentile(50.0))
-            .field("p99", &self.percentile(99.0))
-            .finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Delays {
+    count: this.count(),
+    median: this.percentile(50.0),
+    p99: this.percentile(99.0),
+    ..
+});
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {

@@ -9,7 +9,6 @@
 //! was reported before. So each section is reported once, and no thread waits for another. A poll looks first at the reader that was in
 //! its way. If that one is silent, it looks at all, but only after the threshold.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,11 +43,7 @@ impl Default for Watch {
     }
 }
 
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("threshold", &self.threshold).finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(|this| Watch { threshold: this.threshold, .. });
 
 impl Core {
     /// Whether a grace period that is under way since `since` (an age of the domain) is old enough for the hook.

@@ -11,7 +11,6 @@
 #![cfg_attr(stillpoint_loom, expect(unreachable_pub))]
 
 use std::cell::Cell;
-use std::fmt;
 use std::ptr::{self, NonNull};
 
 use crate::busted::{self, Variant};
@@ -59,11 +58,7 @@ impl Default for Callback {
     }
 }
 
-impl fmt::Debug for Callback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callback").finish_non_exhaustive()
-    }
-}
+stillpoint_sys::debug!(Callback { .. });
 
 /// Three words in one of the user's own objects, for a callback that also waits for protected loads of the object: see
 /// [`CallbackQueue::push_object`](crate::rcu::raw::CallbackQueue::push_object).
