@@ -73,105 +73,63 @@ fn delay(stats: &Stats, percent: f64) -> f64 {
     stats.delays.percentile(percent).unwrap_or_default().as_secs_f64()
 }
 
-impl sealed::Statistics for Stats {
-    const METRICS: &'static [Metric<Self>] = &[
-        ("stillpoint_domain_pending", "Objects that wait to be freed.", Gauge(|s| s.pending as f64)),
-        (
-            "stillpoint_domain_pending_bytes",
-            "Bytes that wait to be freed.",
-            Gauge(|s| s.pending_bytes as f64),
-        ),
-        ("stillpoint_domain_ready", "Waiting objects that nobody holds.", Gauge(|s| s.ready as f64)),
-        (
-            "stillpoint_domain_pinned",
-            "Waiting objects that protected loads hold.",
-            Gauge(|s| s.pinned as f64),
-        ),
-        (
-            "stillpoint_domain_oldest_seconds",
-            "How long readers have held a waiting object.",
-            Gauge(|s| s.oldest.unwrap_or_default().as_secs_f64()),
-        ),
-        (
-            "stillpoint_domain_delay_p50_seconds",
-            "From retirement to free: the median since the domain was made.",
-            Gauge(|s| delay(s, 50.0)),
-        ),
-        (
-            "stillpoint_domain_delay_p99_seconds",
-            "From retirement to free: the 99th percentile since the domain was made.",
-            Gauge(|s| delay(s, 99.0)),
-        ),
-        ("stillpoint_domain_readers", "Registered readers.", Gauge(|s| s.readers as f64)),
-        (
-            "stillpoint_domain_owned",
-            "Protected loads that are bound to no thread.",
-            Gauge(|s| s.owned as f64),
-        ),
-        (
-            "stillpoint_domain_silent",
-            "Readers for which heavy fences are issued.",
-            Gauge(|s| s.silent as f64),
-        ),
-        (
-            "stillpoint_domain_fence_refused",
-            "1 while the kernel refuses the heavy fence, and nothing is freed.",
-            Gauge(|s| f64::from(u8::from(s.fence_error.is_some()))),
-        ),
-        ("stillpoint_domain_retired_total", "Objects retired.", Counter(|s| s.retired)),
-        ("stillpoint_domain_freed_total", "Objects freed.", Counter(|s| s.freed)),
-        ("stillpoint_domain_grace_periods_total", "Grace periods started.", Counter(|s| s.grace_periods)),
-        ("stillpoint_domain_heavy_fences_total", "Heavy fences issued.", Counter(|s| s.heavy_fences)),
-        (
-            "stillpoint_domain_stalls_total",
-            "Readers and refused fences that were in the way for the threshold.",
-            Counter(|s| s.stalls),
-        ),
-        (
-            "stillpoint_domain_handed_back_total",
-            "Retirements that a limit refused.",
-            Counter(|s| s.handed_back),
-        ),
-        ("stillpoint_domain_beyond_limits_total", "Objects beyond a limit.", Counter(|s| s.beyond_limits)),
-        ("stillpoint_domain_waits_total", "Retirements that waited for room.", Counter(|s| s.waits)),
-    ];
+/// Rows `Kind name: "What it is.", number;`, whose names have the prefix before them.
+macro_rules! metrics {
+    ($of:ty, $prefix:literal: $($kind:ident $name:ident: $text:literal, $number:expr;)*) => {
+        impl sealed::Statistics for $of {
+            const METRICS: &'static [Metric<Self>] =
+                &[$((concat!($prefix, stringify!($name)), $text, $kind($number)),)*];
+        }
+    };
+}
+
+metrics! { Stats, "stillpoint_domain_":
+    Gauge pending: "Objects that wait to be freed.", |s| s.pending as f64;
+    Gauge pending_bytes: "Bytes that wait to be freed.", |s| s.pending_bytes as f64;
+    Gauge ready: "Waiting objects that nobody holds.", |s| s.ready as f64;
+    Gauge pinned: "Waiting objects that protected loads hold.", |s| s.pinned as f64;
+    Gauge oldest_seconds: "How long readers have held a waiting object.",
+        |s| s.oldest.unwrap_or_default().as_secs_f64();
+    Gauge delay_p50_seconds: "From retirement to free: the median since the domain was made.",
+        |s| delay(s, 50.0);
+    Gauge delay_p99_seconds: "From retirement to free: the 99th percentile since the domain was made.",
+        |s| delay(s, 99.0);
+    Gauge readers: "Registered readers.", |s| s.readers as f64;
+    Gauge owned: "Protected loads that are bound to no thread.", |s| s.owned as f64;
+    Gauge silent: "Readers for which heavy fences are issued.", |s| s.silent as f64;
+    Gauge fence_refused: "1 while the kernel refuses the heavy fence, and nothing is freed.",
+        |s| f64::from(u8::from(s.fence_error.is_some()));
+    Counter retired_total: "Objects retired.", |s| s.retired;
+    Counter freed_total: "Objects freed.", |s| s.freed;
+    Counter grace_periods_total: "Grace periods started.", |s| s.grace_periods;
+    Counter heavy_fences_total: "Heavy fences issued.", |s| s.heavy_fences;
+    Counter stalls_total: "Readers and refused fences that were in the way for the threshold.", |s| s.stalls;
+    Counter handed_back_total: "Retirements that a limit refused.", |s| s.handed_back;
+    Counter beyond_limits_total: "Objects beyond a limit.", |s| s.beyond_limits;
+    Counter waits_total: "Retirements that waited for room.", |s| s.waits;
 }
 
 #[cfg(feature = "table")]
-impl sealed::Statistics for crate::table::TableStats {
-    const METRICS: &'static [Metric<Self>] = &[
-        ("stillpoint_table_entries", "Entries.", Gauge(|s| s.entries as f64)),
-        ("stillpoint_table_buckets", "Buckets.", Gauge(|s| s.buckets as f64)),
-        (
-            "stillpoint_table_longest_chain",
-            "Buckets of the longest chain.",
-            Gauge(|s| s.longest_chain as f64),
-        ),
-        ("stillpoint_table_bytes", "Address space of buckets and entries.", Gauge(|s| s.bytes as f64)),
-        ("stillpoint_table_growths_total", "How often it has grown.", Counter(|s| s.growths as u64)),
-        ("stillpoint_table_refused_total", "Entries that found no room.", Counter(|s| s.refused as u64)),
-    ];
+metrics! { crate::table::TableStats, "stillpoint_table_":
+    Gauge entries: "Entries.", |s| s.entries as f64;
+    Gauge buckets: "Buckets.", |s| s.buckets as f64;
+    Gauge longest_chain: "Buckets of the longest chain.", |s| s.longest_chain as f64;
+    Gauge bytes: "Address space of buckets and entries.", |s| s.bytes as f64;
+    Counter growths_total: "How often it has grown.", |s| s.growths as u64;
+    Counter refused_total: "Entries that found no room.", |s| s.refused as u64;
 }
 
 #[cfg(all(feature = "pool", target_os = "linux"))]
-impl sealed::Statistics for crate::pool::audit::PoolStats {
-    const METRICS: &'static [Metric<Self>] = &[
-        ("stillpoint_pool_capacity", "Objects of the pool.", Gauge(|s| s.capacity as f64)),
-        ("stillpoint_pool_in_use", "Allocated objects.", Gauge(|s| s.in_use as f64)),
-        ("stillpoint_pool_misuses_total", "Double frees and the like.", Counter(|s| s.misuses as u64)),
-    ];
+metrics! { crate::pool::audit::PoolStats, "stillpoint_pool_":
+    Gauge capacity: "Objects of the pool.", |s| s.capacity as f64;
+    Gauge in_use: "Allocated objects.", |s| s.in_use as f64;
+    Counter misuses_total: "Double frees and the like.", |s| s.misuses as u64;
 }
 
 #[cfg(feature = "timer")]
-impl sealed::Statistics for crate::timer::WheelStats {
-    const METRICS: &'static [Metric<Self>] = &[
-        ("stillpoint_timer_timers", "Timers.", Gauge(|s| s.timers as f64)),
-        (
-            "stillpoint_timer_time_went_back_total",
-            "Polls with an earlier time.",
-            Counter(|s| s.time_went_back),
-        ),
-    ];
+metrics! { crate::timer::WheelStats, "stillpoint_timer_":
+    Gauge timers: "Timers.", |s| s.timers as f64;
+    Counter time_went_back_total: "Polls with an earlier time.", |s| s.time_went_back;
 }
 
 /// Describes the metrics of one kind to the recorder.
