@@ -60,6 +60,8 @@ mod busted;
 mod clock;
 #[cfg(feature = "delay-queue")]
 pub mod delay_queue;
+#[cfg(feature = "std")]
+mod hands_back;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 #[cfg(feature = "std")]

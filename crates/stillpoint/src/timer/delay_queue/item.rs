@@ -1,6 +1,6 @@
-use std::fmt;
 use std::time::Instant;
 
+use crate::timer::hands_back::hands_back;
 use crate::timer::Key;
 
 /// An item that a [`DelayQueue`](super::DelayQueue) has handed out, with its deadline and its key.
@@ -79,30 +79,8 @@ pub enum InsertError<T> {
     Closed(T),
 }
 
-impl<T> InsertError<T> {
-    /// The value that was not inserted.
-    pub fn into_inner(self) -> T {
-        let (Self::Full(value) | Self::Closed(value)) = self;
-        value
-    }
+hands_back! {
+    InsertError: "the item was not inserted: ",
+    Full: "the queue has no room for another item: remove some, or make it with a higher limit",
+    Closed: "the queue is closed: no item is inserted after that",
 }
-
-impl<T> fmt::Debug for InsertError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InsertError({self})")
-    }
-}
-
-impl<T> fmt::Display for InsertError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the item was not inserted: ")?;
-        f.write_str(match self {
-            Self::Full(_) => {
-                "the queue has no room for another item: remove some, or make it with a higher limit"
-            }
-            Self::Closed(_) => "the queue is closed: no item is inserted after that",
-        })
-    }
-}
-
-impl<T> std::error::Error for InsertError<T> {}

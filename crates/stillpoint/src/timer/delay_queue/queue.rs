@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::item::{Delayed, InsertError};
-use super::state::{Answer, Found, Refusal, State};
+use super::state::{Answer, Found, State};
 use super::time::{Time, NEVER};
 use super::waiter::{ring, Shared, Sleeper, Waiter};
 use crate::timer::shared::Alarm;
@@ -197,7 +197,7 @@ impl<T> DelayQueue<T> {
             state.wheel.pass(self.shared.time.passed(now));
             state.insert(deadline, value)
         };
-        inserted_or_refused(inserted)
+        inserted.map(ring_inserted)
     }
 
     /// As [`insert`](Self::insert), with the time at which the item is due. Does not read the clock.
@@ -207,7 +207,7 @@ impl<T> DelayQueue<T> {
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<Key, InsertError<T>> {
         let deadline = self.shared.time.tick_of(deadline);
         let inserted = self.shared.lock().insert(deadline, value);
-        inserted_or_refused(inserted)
+        inserted.map(ring_inserted)
     }
 
     /// Makes an item due after `delay` from now instead, even if it is due already. Returns false if it was taken out before.
@@ -572,17 +572,9 @@ impl<T> DelayQueue<T> {
 
 /// Rings the alarm of an insertion, outside of the lock.
 #[inline]
-fn inserted_or_refused<T>(
-    inserted: Result<(Key, Option<Alarm>), (Refusal, T)>,
-) -> Result<Key, InsertError<T>> {
-    match inserted {
-        Ok((key, alarm)) => {
-            ring(alarm);
-            Ok(key)
-        }
-        Err((Refusal::Full, value)) => Err(InsertError::Full(value)),
-        Err((Refusal::Closed, value)) => Err(InsertError::Closed(value)),
-    }
+fn ring_inserted((key, alarm): (Key, Option<Alarm>)) -> Key {
+    ring(alarm);
+    key
 }
 
 impl<T> fmt::Debug for DelayQueue<T> {

@@ -1,5 +1,6 @@
 //! What the lock of a queue protects.
 
+use super::item::InsertError;
 use super::waiters::{Outside, Place, Waiters};
 use crate::timer::shared::Alarm;
 use crate::timer::wheel::{NextDue, Taken};
@@ -15,13 +16,6 @@ pub(super) struct State<T> {
     pub(super) wheel: Wheel<T>,
     waiters: Waiters,
     is_closed: bool,
-}
-
-/// Why an insertion was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
-    Full,
-    Closed,
 }
 
 /// What a call that wants the next item finds.
@@ -78,11 +72,11 @@ impl<T> State<T> {
 
     /// Adds an item. An alarm that is returned rings outside of the lock.
     #[inline]
-    pub(super) fn insert(&mut self, deadline: u64, value: T) -> Result<(Key, Option<Alarm>), (Refusal, T)> {
+    pub(super) fn insert(&mut self, deadline: u64, value: T) -> Result<(Key, Option<Alarm>), InsertError<T>> {
         if self.is_closed {
-            return Err((Refusal::Closed, value));
+            return Err(InsertError::Closed(value));
         }
-        let key = self.wheel.add(deadline, value).map_err(|full| (Refusal::Full, full.into_inner()))?;
+        let key = self.wheel.add(deadline, value).map_err(|full| InsertError::Full(full.into_inner()))?;
         Ok((key, self.waiters.wake_before(deadline)))
     }
 

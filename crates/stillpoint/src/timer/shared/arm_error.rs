@@ -1,6 +1,5 @@
-use std::fmt;
-
 use super::record::Occupied;
+use crate::timer::hands_back::hands_back;
 
 /// Why a timer was not armed, with the value that was not used. [`into_inner`](ArmError::into_inner) hands it back, whatever
 /// the reason.
@@ -34,19 +33,6 @@ pub enum ArmError<T> {
     AtRest(T),
 }
 
-impl<T> ArmError<T> {
-    /// The value that was not used.
-    pub fn into_inner(self) -> T {
-        let (Self::Full(value)
-        | Self::Armed(value)
-        | Self::Busy(value)
-        | Self::Gone(value)
-        | Self::Foreign(value)
-        | Self::AtRest(value)) = self;
-        value
-    }
-}
-
 impl<T> From<(Occupied, T)> for ArmError<T> {
     fn from((occupied, value): (Occupied, T)) -> Self {
         match occupied {
@@ -57,26 +43,12 @@ impl<T> From<(Occupied, T)> for ArmError<T> {
     }
 }
 
-impl<T> fmt::Debug for ArmError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ArmError({self})")
-    }
+hands_back! {
+    ArmError: "the timer was not armed: ",
+    Full: "the mailbox or the wheel is full: run the service more often, or make one of them larger",
+    Armed: "the timer is armed already: cancel it first",
+    Busy: "the timer's callback is running, or another thread is arming or cancelling it: try again later",
+    Gone: "the timer's service is gone: make a timer of another service",
+    Foreign: "the timer belongs to another service: use a mailbox of that service",
+    AtRest: "the timer has fired, or was cancelled: arm it with a value",
 }
-
-impl<T> fmt::Display for ArmError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the timer was not armed: ")?;
-        f.write_str(match self {
-            Self::Full(_) => "the mailbox or the wheel is full: run the service more often, or make one of them larger",
-            Self::Armed(_) => "the timer is armed already: cancel it first",
-            Self::Busy(_) => {
-                "the timer's callback is running, or another thread is arming or cancelling it: try again later"
-            }
-            Self::Gone(_) => "the timer's service is gone: make a timer of another service",
-            Self::AtRest(_) => "the timer has fired, or was cancelled: arm it with a value",
-            Self::Foreign(_) => "the timer belongs to another service: use a mailbox of that service",
-        })
-    }
-}
-
-impl<T> std::error::Error for ArmError<T> {}
