@@ -65,9 +65,7 @@ impl Shared {
         // be started when the list is the first, so that each grace period would free one list. A thread that unwinds must not
         // panic again.
         if !std::thread::panicking() {
-            if let Err(payload) = panics::catch(|| list.reclaimer.poll_at_most(0)) {
-                panics::keep_first(panic, payload);
-            }
+            panics::keeping(panic, || list.reclaimer.poll_at_most(0));
         }
         if list.reclaimer.pending() < FULL {
             self.join(list);
@@ -201,10 +199,7 @@ impl Round {
     fn poll(&mut self, list: &mut Reclaimer) -> usize {
         let poll = if self.is_flush { Reclaimer::poll_at_once } else { Reclaimer::poll_at_most };
         let (limit, functions) = (self.left, list.pending());
-        let ran = panics::catch(|| poll(list, limit)).unwrap_or_else(|payload| {
-            panics::keep_first(&mut self.panic, payload);
-            functions.min(limit)
-        });
+        let ran = panics::keeping(&mut self.panic, || poll(list, limit)).unwrap_or(functions.min(limit));
         self.left -= ran;
         ran
     }

@@ -11,6 +11,11 @@ pub fn catch<R>(function: impl FnOnce() -> R) -> Result<R, Panic> {
     catch_unwind(AssertUnwindSafe(function))
 }
 
+/// Calls `function`. Returns its result, or `None` after a panic, which is [kept](keep_first).
+pub fn keeping<R>(first: &mut Option<Panic>, function: impl FnOnce() -> R) -> Option<R> {
+    catch(function).map_err(|panic| keep_first(first, panic)).ok()
+}
+
 /// Keeps the first of several panics, and discards later ones.
 pub fn keep_first(first: &mut Option<Panic>, panic: Panic) {
     if first.is_none() {

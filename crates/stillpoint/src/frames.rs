@@ -150,6 +150,11 @@ pub(crate) fn keep_first(first: &mut Option<Panic>, panic: Panic) {
     panics::keep_first(first, panic);
 }
 
+/// As [`panics::keeping`], for foreign code.
+pub(crate) fn keeping<R>(first: &mut Option<Panic>, function: impl FnOnce() -> R) -> Option<R> {
+    panics::catch(function).map_err(|panic| keep_first(first, panic)).ok()
+}
+
 /// Whether this call comes from any foreign code that the library runs, in any domain: then it must not wait.
 pub(crate) fn is_foreign() -> bool {
     // The threads of a model share their thread-locals, so one would be refused because of another one's destructor.

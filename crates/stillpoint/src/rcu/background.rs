@@ -1,4 +1,3 @@
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -166,14 +165,7 @@ impl BackgroundReclaimer {
     /// Frees what is ready. Returns whether anything was; after a panic, true.
     fn poll(&mut self, first: &mut Option<Panic>) -> bool {
         // Unwind safety: the retire list has counted what it freed before a panic leaves it.
-        let answer = catch_unwind(AssertUnwindSafe(|| self.list.poll(usize::MAX)));
-        match answer {
-            Ok(freed) => freed > 0,
-            Err(panic) => {
-                frames::keep_first(first, panic);
-                true
-            }
-        }
+        frames::keeping(first, || self.list.poll(usize::MAX)).is_none_or(|freed| freed > 0)
     }
 
     /// Moves what was submitted to the retire list. Returns whether anything was.

@@ -16,11 +16,11 @@ use super::methods::deciding;
 use super::removed::{Removed, Replaced};
 use super::table::Table;
 use super::RandomState;
-use crate::frames::keep_first;
+use crate::frames::keeping;
 use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
 use crate::rcu::{self, Guard, OnThread, Region};
-use stillpoint_sys::panics::{catch, resume};
+use stillpoint_sys::panics::resume;
 
 /// Access to a table in a region. Plain references to entries are valid as long as the guard.
 /// [`TableReader::pin`](super::TableReader::pin) begins a region for it; [`Table::within`](super::Table::within) uses a
@@ -245,9 +245,7 @@ where
             let pinned = unsafe { Pinned::new(entry, None) };
             if let Some(old) = self.inner.remove_entry(hash, pinned) {
                 // The destructor of an entry that was removed before, perhaps by another thread.
-                if let Err(panic) = catch(|| drop(Removed::new(self.inner, old))) {
-                    keep_first(&mut first, panic);
-                }
+                keeping(&mut first, || drop(Removed::new(self.inner, old)));
             }
         }
         resume(first);

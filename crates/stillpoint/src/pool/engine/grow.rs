@@ -11,7 +11,7 @@ use crate::pool::audit::MemoryInfo;
 use crate::pool::error::BuildError;
 use crate::pool::memory::{refused, Backing};
 use stillpoint_sys::linux::region::{Made, Reservation, Want, HUGE};
-use stillpoint_sys::panics::{catch, keep_first, resume};
+use stillpoint_sys::panics::{keeping, resume};
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
 /// A multiple of the page size on every Linux system. Smaller under Miri, which would take minutes to make the headers.
@@ -180,9 +180,7 @@ impl Extent {
         for place in places {
             let object = self.start.wrapping_add(geometry.offset(place));
             // SAFETY: nothing uses the object, and this is the only call for it, by the caller's promise.
-            if let Err(panic) = catch(|| unsafe { destroy(object) }) {
-                keep_first(&mut first, panic);
-            }
+            keeping(&mut first, || unsafe { destroy(object) });
         }
         resume(first);
     }

@@ -37,7 +37,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use crate::frames::keep_first;
+use crate::frames::keeping;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::RetireHandle;
@@ -49,7 +49,7 @@ use inits::Inits;
 use places::Places;
 use slab::Touch;
 use sole::Cursor;
-use stillpoint_sys::panics::{catch, resume};
+use stillpoint_sys::panics::resume;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use stillpoint_sys::sync::prefetch;
 use store::Store;
@@ -313,10 +313,7 @@ impl<K, V, S> Drop for Inner<K, V, S> {
         // clears the old word.
         while let Some(pair) = unsafe { cursor.next_pair(self) } {
             // SAFETY: the cursor returns each pair once, so the pair is dropped once.
-            let drop_pair = || unsafe { ptr::drop_in_place(pair.as_ptr()) };
-            if let Err(panic) = catch(drop_pair) {
-                keep_first(&mut first, panic);
-            }
+            keeping(&mut first, || unsafe { ptr::drop_in_place(pair.as_ptr()) });
         }
         // Here, since entries that wait elsewhere may keep the store.
         let mut next = Some(self.arrays().0);

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
-use crate::frames::{is_freeing, keep_first};
+use crate::frames::{is_freeing, keep_first, keeping};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::retire_list::{Pace, GATHERED};
 use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant, Turn};
 use crate::rcu::engine::Core;
 use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
-use stillpoint_sys::panics::{catch, resume, Panic};
+use stillpoint_sys::panics::{resume, Panic};
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// The most shelves of a table.
@@ -146,10 +146,8 @@ impl Places {
         for own in &self.places {
             let Some(mut turn) = own.place.begin(&self.core) else { continue };
             // A panic on one shelf must not keep the others from being polled.
-            match catch(|| turn.list().map_or(0, |list| list.poll_own(usize::MAX))) {
-                Ok(more) => freed += more,
-                Err(panic) => keep_first(&mut first, panic),
-            }
+            let poll = || turn.list().map_or(0, |list| list.poll_own(usize::MAX));
+            freed += keeping(&mut first, poll).unwrap_or(0);
         }
         resume(first);
         freed
@@ -189,9 +187,7 @@ impl Places {
             let Some(list) = turn.list() else { continue };
             list.close();
             let len = list.len();
-            if let Err(panic) = catch(|| list.free_some(limit - freed)) {
-                keep_first(&mut first, panic);
-            }
+            keeping(&mut first, || list.free_some(limit - freed));
             freed += len - list.len();
         }
         resume(first);

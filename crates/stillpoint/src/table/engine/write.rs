@@ -17,10 +17,10 @@ use super::places::FREED_PER_CALL;
 use super::search::Place;
 use super::stripe::Held;
 use super::{hint, Inner, Owned};
-use crate::frames::{keep_first, Foreign};
+use crate::frames::{keeping, Foreign};
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
 use crate::table::busted::{self, Variant};
-use stillpoint_sys::panics::{catch, resume};
+use stillpoint_sys::panics::resume;
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// An entry that is not linked. Its drop destroys the pair and frees the slot.
@@ -511,9 +511,7 @@ where
             let polls = taken.len();
             taken.drain(..).for_each(|entry| self.retire(self.owned(entry, NO_ENTRY)));
             for _ in 0..polls {
-                if let Err(panic) = catch(|| self.poll(hint())) {
-                    keep_first(&mut first, panic);
-                }
+                keeping(&mut first, || self.poll(hint()));
             }
             index_of_chain += count;
         }

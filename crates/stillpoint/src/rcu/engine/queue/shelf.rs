@@ -447,10 +447,8 @@ impl Core {
         let mut freed = 0;
         for (shelf, claim) in self.shelves.claims() {
             if shelf.is_silent(|| self.protocol.age()) && !shelf.is_lost() {
-                match panics::catch(|| self.visit(shelf, &claim, |list| list.poll_own(usize::MAX))) {
-                    Ok(objects) => freed += objects,
-                    Err(panic) => frames::keep_first(first, panic),
-                }
+                let visit = || self.visit(shelf, &claim, |list| list.poll_own(usize::MAX));
+                freed += frames::keeping(first, visit).unwrap_or(0);
             }
         }
         freed > 0

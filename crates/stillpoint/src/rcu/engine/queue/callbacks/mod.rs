@@ -14,7 +14,6 @@ mod segments;
 pub(crate) mod serve;
 mod turn;
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -355,9 +354,7 @@ impl Callbacks {
         let behind = || Behind { objects: self.pending(), bytes: 0 };
         let report = || state.line.report_stall(&self.core, state.segments.under_way(), behind);
         // Unwind safety: the hook changes nothing of the queue.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
-            frames::keep_first(&mut called.panic, panic);
-        }
+        frames::keeping(&mut called.panic, report);
     }
 }
 
@@ -417,9 +414,7 @@ impl<'q> Called<'q> {
         // Unwind safety: the node is in no chain any more.
         // SAFETY: its token is over, so every region reader has passed. If it knows an object, the object's address was in no
         // hazard slot gathered after that.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { node.call() })) {
-            frames::keep_first(&mut self.panic, panic);
-        }
+        frames::keeping(&mut self.panic, || unsafe { node.call() });
         // Pairs with the acquire of a barrier.
         tsan::release(self.queue);
         self.queue.core.give_room_back(0);
