@@ -268,8 +268,10 @@ impl Channel {
     /// was moved.
     pub(crate) fn take_in(&self, list: &mut RetireList) -> bool {
         let before = list.len();
-        if let Some(mut turn) = self.begin_on_leftovers() {
-            list.take_over(turn.list());
+        if self.has_leftovers() {
+            if let Some(mut turn) = self.begin() {
+                list.take_over(turn.list());
+            }
         }
         self.move_to(list, usize::MAX);
         list.len() > before
@@ -348,15 +350,6 @@ impl Channel {
     /// Takes the turn at the shared retire list, unless another thread has it.
     fn begin(&self) -> Option<Turn<'_>> {
         self.shared.try_lock().map(|shared| Turn { channel: self, shared: Some(shared) })
-    }
-
-    /// As [`begin`](Channel::begin), but only if objects are left there.
-    fn begin_on_leftovers(&self) -> Option<Turn<'_>> {
-        if self.has_leftovers() {
-            self.begin()
-        } else {
-            None
-        }
     }
 
     /// Whether objects are left in the shared retire list, and no thread has the turn.
