@@ -479,8 +479,8 @@ fn threads_come_and_go() {
     (0..threads).for_each(|_| is_pinned.recv().unwrap());
     spawned.into_iter().for_each(|thread| thread.join().unwrap());
     let handle = collector.register();
-    handle.pin().flush();
-    handle.pin().flush();
+    // How many the threads have left depends on who was preempted. Each flush runs 512 of them.
+    (0..threads * functions / 512 + 2).for_each(|_| handle.pin().flush());
     assert_eq!((count.get(), pending(&collector)), (threads * functions, 0));
 }
 
