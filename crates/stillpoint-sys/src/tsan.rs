@@ -165,6 +165,6 @@ fn change(by: i8) {
 pub fn place_of(word: usize) -> *const u8 {
     static PLACES: [std::sync::atomic::AtomicU64; 1 << 13] =
         [const { std::sync::atomic::AtomicU64::new(0) }; 1 << 13];
-    let place = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - 13);
-    std::ptr::from_ref(&PLACES[place]).cast()
+    let place = (word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - 13);
+    std::ptr::from_ref(&PLACES[place as usize]).cast()
 }

@@ -12,7 +12,7 @@ use stillpoint_harness::machine::proc::resident_bytes;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
-use stillpoint_peers::timer::{DelayQueues, HashWheel, IdleTimers, idle_rte_timer};
+use stillpoint_peers::timer::{DelayQueues, HashWheel, IdleTimers, Nexus, idle_rte_timer};
 
 use super::Plan;
 use super::measure::{self, Figures};
@@ -99,6 +99,7 @@ fn make(name: &str, connections: usize) -> Result<Option<Box<dyn IdleTimers>>, S
         "drop-in/rte_timer" => idle_rte_timer(connections, true)?,
         "tokio-util" => Box::new(DelayQueues::new(connections)?),
         "hierarchical_hash_wheel_timer" => Box::new(HashWheel::new()),
+        "nexus-timer" => Box::new(Nexus::new(connections, false)?),
         _ => return Ok(None),
     }))
 }

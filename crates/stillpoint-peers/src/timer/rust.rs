@@ -126,6 +126,50 @@ impl TimerContender for Nexus {
     }
 }
 
+/// Time passes by the clock, from `now` on. A handle is kept for each connection. The wheel rounds deadlines down to ticks, so they are rounded
+/// up before.
+impl IdleTimers for Nexus {
+    fn clock(&mut self) -> u64 {
+        self.now.elapsed().as_nanos() as u64
+    }
+
+    fn tick(&self) -> u64 {
+        2 * MICROSECOND
+    }
+
+    fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String> {
+        let at = connection as usize;
+        if self.handles.len() <= at {
+            self.handles.resize_with(at + 1, || None);
+        }
+        // A timer that has fired keeps its place until its handle is given back.
+        if let Some(fired) = self.handles[at].take() {
+            self.wheel.free(fired);
+        }
+        let deadline = self.now + Duration::from_micros((now + timeout).div_ceil(MICROSECOND));
+        let handle = self.wheel.try_schedule(deadline, u64::from(connection));
+        self.handles[at] = Some(handle.map_err(|_| "a timer was refused")?);
+        Ok(())
+    }
+
+    fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize {
+        let deadline = self.now + Duration::from_micros((now + timeout).div_ceil(MICROSECOND));
+        let mut anew = |&&connection: &&u32| {
+            let place = &mut self.handles[connection as usize];
+            *place = place.take().map(|handle| self.wheel.reschedule(handle, deadline));
+            place.is_some()
+        };
+        connections.iter().filter(&mut anew).count()
+    }
+
+    fn expire(&mut self, now: u64, expired: &mut Vec<u32>) -> bool {
+        self.fired.clear();
+        self.wheel.poll_and_rebalance(self.now + Duration::from_nanos(now), &mut self.fired);
+        expired.extend(self.fired.iter().map(|&connection| connection as u32));
+        true
+    }
+}
+
 impl Drop for Nexus {
     fn drop(&mut self) {
         self.forget();
@@ -204,6 +248,7 @@ impl TimerContender for DelayQueues {
     }
 }
 
+const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
 
 impl DelayQueues {

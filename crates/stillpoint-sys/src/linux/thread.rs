@@ -68,8 +68,10 @@ pub fn look_at_thread(tid: u32, age: Duration) -> Sighting {
     let Some(stat) = Stat::parse(&stat) else {
         return Sighting::without_details(Activity::Unknown);
     };
-    let begun = since_boot().saturating_sub(age);
-    if stat.state == 'Z' || stat.state == 'X' || stat.started_after(begun, ticks_per_second()) {
+    // Without that clock, nothing is known of when the thread started.
+    let now = since_boot();
+    let is_another = !now.is_zero() && stat.started_after(now.saturating_sub(age), ticks_per_second());
+    if stat.state == 'Z' || stat.state == 'X' || is_another {
         return Sighting::without_details(Activity::Ended);
     }
     let activity = match stat.state {
@@ -142,10 +144,11 @@ fn ticks_per_second() -> u64 {
     u64::try_from(ticks).ok().filter(|&ticks| ticks > 0).unwrap_or(100)
 }
 
-/// Whether the process has a thread with this id.
+/// Whether the process has a thread with this id, or the kernel does not tell: a filter may refuse the call.
 fn is_alive(tid: u32) -> bool {
     // SAFETY: signal 0 is not sent; the call only tells whether the thread exists.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 /// How long a thread of this process has run on processors, to the nanosecond; `None` if it has ended.

@@ -57,21 +57,26 @@ impl Stall {
     /// Inspects the reader's thread, and counts the readers in the way.
     pub(crate) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
         let others = core.protocol.laggards().count().saturating_sub(1);
-        Self { others, ..Self::of_thread(core, record.kind(), record.tid(), waited, behind) }
+        Self { others, ..Self::of_thread(core, record.kind(), (record.tid(), waited), waited, behind) }
     }
 
     /// The kernel refuses the fence to the calling thread, and has refused it to all others, for the time `waited`.
     pub(crate) fn of_refusal(core: &Core, error: FenceError, waited: Duration, behind: Behind) -> Self {
         let thread_id = stillpoint_sys::os::thread_id();
-        Self {
-            fence_error: Some(error),
-            ..Self::of_thread(core, ReaderKind::Guard, thread_id, waited, behind)
-        }
+        // The thread may be younger than the first refusal.
+        let thread = (thread_id, Duration::ZERO);
+        Self { fence_error: Some(error), ..Self::of_thread(core, ReaderKind::Guard, thread, waited, behind) }
     }
 
-    /// Inspects a thread.
-    fn of_thread(core: &Core, reader: ReaderKind, thread_id: u32, waited: Duration, behind: Behind) -> Self {
-        let sighting = stillpoint_sys::os::look_at_thread(thread_id, waited);
+    /// Inspects a thread that has been known for `age`.
+    fn of_thread(
+        core: &Core,
+        reader: ReaderKind,
+        (thread_id, age): (u32, Duration),
+        waited: Duration,
+        behind: Behind,
+    ) -> Self {
+        let sighting = stillpoint_sys::os::look_at_thread(thread_id, age);
         Self {
             domain: core.name().to_owned(),
             reader,
@@ -91,7 +96,13 @@ impl Stall {
     /// The reader is silent, and does not vouch for this number of tokens. Inspects its thread.
     pub(crate) fn of_silence(core: &Core, record: &Record, missed: u64) -> Self {
         // Nobody knows when the reader registered, so any thread with this id may be its own. A slot has none.
-        let thread = Self::of_thread(core, record.kind(), record.tid(), Duration::ZERO, Behind::default());
+        let thread = Self::of_thread(
+            core,
+            record.kind(),
+            (record.tid(), Duration::ZERO),
+            Duration::ZERO,
+            Behind::default(),
+        );
         Self { missed: Some(missed), ..thread }
     }
 }

@@ -183,9 +183,18 @@ impl Drop for Dated<'_> {
 mod tests {
     use super::*;
     use crate::rcu::Domain;
+    use stillpoint_sys::os::Activity;
 
     fn watched(threshold: Duration) -> Domain {
         Domain::builder().stall_hook(threshold, |_| ()).build().expect("the default mode is always available")
+    }
+
+    /// The kernel may have refused fences for longer than the thread has existed to which it refuses one now.
+    #[test]
+    fn a_young_thread_whose_fence_is_refused_has_not_ended() {
+        let (domain, years) = (Domain::new(), Duration::from_secs(1 << 30));
+        let stall = Stall::of_refusal(domain.core(), FenceError::new(1), years, Behind::default());
+        assert_ne!(stall.activity, Activity::Ended, "{stall}");
     }
 
     /// Sleeps are bounded, so a sleep that does not end for a report shows nowhere else.
