@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use stillpoint_sys::os;
 
-use super::flavour::{all, of, Flavour, Locked};
+use super::flavour::{all, of, Flavour, Locked, STILL_URCU_BP};
 use super::worker::Workers;
 use crate::border::{call, Refusal};
 
@@ -119,19 +119,22 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
 pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
+        let Some(mut lock) = flavour.kept() else {
+            let text =
+                c"urcu-{}: call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked";
+            return Err(Refusal::invalid(text).with(flavour.name()));
+        };
         // The threads that are started below may use the other flavours, which another hook resets too late.
         for other in all().filter(|other| !ptr::eq(*other, flavour)) {
             if let Some(mut lock) = other.kept() {
                 // SAFETY: no hook has started a thread of the child, or this does nothing; and the queues were paused.
                 unsafe { reset(other, &mut lock) };
                 lock.keep();
+            } else if other.number() == STILL_URCU_BP {
+                // A program may call only the hooks of bp that are not those of `call_rcu`.
+                reset_readers(other);
             }
         }
-        let Some(mut lock) = flavour.kept() else {
-            let text =
-                c"urcu-{}: call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked";
-            return Err(Refusal::invalid(text).with(flavour.name()));
-        };
         // SAFETY: as above.
         unsafe { reset(flavour, &mut lock) };
         flavour.start_missing(&lock);
@@ -152,8 +155,8 @@ unsafe fn reset(flavour: &'static Flavour, lock: &mut Locked<'_, Workers>) {
         return;
     }
     flavour.end_fork_in_child(lock);
+    note_reset(flavour.number());
     if let Some(group) = flavour.peek() {
-        note_reset(flavour.number());
         // SAFETY: the caller's promise.
         unsafe {
             group.domain.reset_after_fork();
@@ -188,12 +191,19 @@ pub extern "C" fn still_urcu_forget_reset_(flavour: u32) {
 #[no_mangle]
 pub extern "C" fn still_urcu_reset_after_fork_(flavour: u32) {
     call(|| {
-        if let Some(group) = of(flavour).peek().filter(|_| note_reset(flavour)) {
-            // SAFETY: the caller promises that this is the only thread of a child.
-            unsafe { group.domain.reset_after_fork() };
-        }
+        reset_readers(of(flavour));
         Ok(())
     });
+}
+
+/// In a child, unless that was done before: ends the readers of the parent's other threads.
+fn reset_readers(flavour: &'static Flavour) {
+    // Also if it was not used yet: a thread of the child may use it before the next hook.
+    let is_first = note_reset(flavour.number());
+    if let Some(group) = flavour.peek().filter(|_| is_first) {
+        // SAFETY: the caller of the hook promises that this is the only thread of a child.
+        unsafe { group.domain.reset_after_fork() };
+    }
 }
 
 #[no_mangle]

@@ -427,6 +427,7 @@ impl Flavour {
         let Err(error) = worker.start(&lock) else { return Ok(worker) };
         self.retire(worker, &mut lock);
         self.bury(worker, &mut lock);
+        self.start_missing(&lock);
         let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
         Err(Refusal::told(
             errno,
@@ -446,7 +447,8 @@ impl Flavour {
 
     /// Passes on the callbacks of a worker whose thread has ended, and keeps the worker for later use. A barrier looks under the lock, so it
     /// finds the callbacks in one of the two queues. A fork pauses queues and then takes the lock. So while a fork is under way, a worker
-    /// that has callbacks is left until its end.
+    /// that has callbacks is left until its end. The caller then [starts](Self::start_missing) the default worker's thread, which may not have
+    /// one.
     fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
         let is_put_off = lock.is_forking && worker.queue.pending() > 0;
         // SAFETY: the caller holds the lock.
@@ -461,8 +463,6 @@ impl Flavour {
             // The thread has ended, so a callback that frees another worker does not wait for a turn.
             raw::let_wait(|| worker.queue.pass_to(&default.queue));
             releases();
-            // If the start fails, it is tried again: see `has_thread`.
-            let _ = default.start(lock);
         }
         lock.live.retain(|other| !ptr::eq(*other, worker));
         lock.freed.push(worker);
@@ -497,7 +497,10 @@ impl Flavour {
         let thread = self.retire(worker, &mut lock);
         drop(lock);
         let has_panicked = thread.is_some_and(|thread| !thread.join());
-        self.bury(worker, &mut self.lock());
+        let mut lock = self.lock();
+        self.bury(worker, &mut lock);
+        self.start_missing(&lock);
+        drop(lock);
         match has_panicked {
             true => refuse(libc::ENOTRECOVERABLE, &"a callback has panicked"),
             false => Ok(()),

@@ -100,10 +100,56 @@ static int forks_two_flavours(void)
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
+/* A callback of memb that is in a section of bp. */
+static void reads_bp(struct rcu_head *head)
+{
+    (void)head;
+    rcu_read_lock_bp();
+    set(&in_section);
+    await(&is_let_go);
+    rcu_read_unlock_bp();
+    set(&is_over);
+}
+
+/* The same with bp, and with those of its hooks only that have nothing to do with call_rcu. */
+static int forks_beside_bp(void)
+{
+    static struct rcu_head head;
+    in_section = is_let_go = is_over = 0;
+    call_rcu_before_fork_memb();
+    rcu_bp_before_fork();
+    call_rcu_memb(&head, reads_bp);
+    pid_t child = fork();
+    if (child == 0) {
+        call_rcu_after_fork_child_memb();
+        await(&in_section);
+        rcu_bp_after_fork_child();
+        struct urcu_gp_poll_state state = urcu_bp_start_poll_synchronize_rcu();
+        for (int polls = 0; polls < 1000; polls++) {
+            if (urcu_bp_poll_state_synchronize_rcu(state))
+                _exit(1); /* the section counts no more */
+            sched_yield();
+        }
+        set(&is_let_go);
+        await(&is_over);
+        while (!urcu_bp_poll_state_synchronize_rcu(state))
+            sched_yield();
+        _exit(0);
+    }
+    rcu_bp_after_fork_parent();
+    call_rcu_after_fork_parent_memb();
+    set(&is_let_go);
+    await(&is_over);
+    int status = -1;
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
 int main(void)
 {
     if (!forks_two_flavours())
         return 3;
+    if (!forks_beside_bp())
+        return 4;
     everything_memb();
     everything_mb();
     everything_qsbr();
