@@ -145,9 +145,9 @@
  *
  * DESTRUCTORS AND CALLBACKS
  *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier; within writes and polls of a
- *   table, also those of other objects of the domain; within still_queue_poll, still_queue_run and still_queue_barrier; within
+ *   table, also for other objects of the domain; within still_queue_poll, still_queue_run and still_queue_barrier; within
  *   still_retire and still_submit with STILL_FULL_RECLAIM; when a domain's last handle goes, also at the end of a thread; or on a thread
- *   of the library. So hold no lock there that one of them takes. They may call any function of this header; but those that may wait
+ *   of the library. Make these calls without locks that destructors or callbacks take. They may call any function of this header; but those that may wait
  *   return -EDEADLK (still_wait says why). They must return: no exception, no longjmp, no pthread_exit.
  *
  * PLUGINS
@@ -168,8 +168,8 @@
  * ORDERING
  *   What a thread does before it links an object (still_store, still_exchange) happens before what a reader that finds the object
  *   does with it. What readers do with an object happens before its destructor runs. Operations on one key of a table take effect at
- *   one instant each, in the order of happens-before: of two threads that each insert a key and look for the other's, both may miss it,
- *   unless each puts a seq_cst fence between.
+ *   one instant each, in the order of happens-before: of two threads that each insert a key and look for the other's, both may fail,
+ *   unless each puts a seq_cst fence in between.
  *
  * Times are in nanoseconds. Linux only. C11, or C++17; GCC or Clang.
  */
@@ -899,8 +899,8 @@ ssize_t still_background_pending(const struct still_background *background) STIL
 
 /* Stops the background reclaimer: frees everything that was submitted, joins the thread, and frees the handle. Objects that readers
  * still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many were pending then. Waits for a destructor that is
- * running, however long it takes. A protected load of this thread holds its object here as elsewhere: with STILL_FOREVER, end it
- * before. -EDEADLK: called from a destructor, a callback or a stall hook, or in a region of this thread; the handle stays valid. In the
+ * running, however long it takes. With STILL_FOREVER, first end protected loads of this thread: they hold their objects here,
+ * too. -EDEADLK: called from a destructor, a callback or a stall hook, or in a region of this thread; the handle stays valid. In the
  * child of a fork(2): only frees the handle, and returns how many objects are lost. */
 ssize_t still_background_free(struct still_background *background, int64_t timeout) STILL_NOEXCEPT;
 

@@ -166,7 +166,7 @@ pub(crate) struct Call {
     pub(crate) data: *const (),
     /// Frees the data, if the operation owns them.
     pub(crate) release: Option<unsafe fn(*const ())>,
-    /// Whether another initiator may [resume](Operation::try_resume) it. One that a function of the program has left without an
+    /// Whether another initiator may [resume](Operation::try_resume) it. One whose function left its thread without an
     /// acknowledgement never ends.
     pub(crate) is_resumable: bool,
 }

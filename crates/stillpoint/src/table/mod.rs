@@ -60,8 +60,8 @@
 //! # Consistency
 //!
 //! Operations on one key are linearizable, in the order of *happens-before*: each takes effect at one instant between its
-//! call and its return. There is no clock of several keys: two threads that each insert a key and then look for the
-//! other's may both miss it, unless each puts a [`SeqCst` fence](core::sync::atomic::fence) between. Iteration,
+//! call and its return. No single order covers several keys: two threads that each insert a key and then look for the
+//! other's may both fail, unless each puts a [`SeqCst` fence](core::sync::atomic::fence) in between. Iteration,
 //! [`retain`](TableGuard::retain), [`clear`](Table::clear), [`len`](Table::len), and what is built on them (`Debug`,
 //! serialization) are not atomic. An entry that is in the table from beginning to end is seen exactly once. An entry
 //! that is inserted or removed meanwhile may or may not be seen.

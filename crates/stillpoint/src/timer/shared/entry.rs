@@ -71,8 +71,7 @@ fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedT
     file(wheel, schedule, timer, generation);
 }
 
-/// Keeps a timer in the wheel, which has room: one that is being reset until the message of that comes, one that was revoked until its value is
-/// taken. So the wheel has every timer with a value that was ever taken in, and a service that is closed finds it. Does nothing if the timer
+/// Keeps a timer in the wheel, which has room: during a reset, until its message comes; after a revocation, until its value is taken. So the wheel has every timer with a value that was ever taken in, and a service that is closed finds it. Does nothing if the timer
 /// was cancelled.
 #[cold]
 #[inline(never)]
