@@ -104,8 +104,6 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
         let (hooks, pauses) = (lock.atfork, std::mem::take(&mut lock.pauses));
         drop(pauses);
         flavour.end_fork(&mut lock);
-        // Starts the threads of workers that this thread made meanwhile.
-        flavour.start_missing(&lock);
         // With the lock, as the hook before the fork: that of liburcu's hash tables counts forks without a lock of its own.
         lock.keep();
         // SAFETY: the hooks are registered, or null.

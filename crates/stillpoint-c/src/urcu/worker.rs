@@ -343,6 +343,8 @@ impl Flavour {
         self.end_fork_in_child(lock);
         os::wake_all(&self.shared.forking);
         self.bury_dead(lock);
+        // Those of workers, too, that the forking thread made meanwhile.
+        self.start_missing(lock);
     }
 
     /// Ends the fork in the child, where no thread waits for the end, and `reset_workers` passes on the workers' callbacks.

@@ -144,8 +144,13 @@ fn silent_connections_expire_and_others_do_not() {
         "--json",
     ]));
     let rows = result["rows"].as_array().unwrap();
-    let mut names =
-        vec!["stillpoint/wheel", "stillpoint/wheel (again)", "tokio-util", "hierarchical_hash_wheel_timer"];
+    let mut names = vec![
+        "stillpoint/wheel",
+        "stillpoint/wheel (again)",
+        "nexus-timer",
+        "tokio-util",
+        "hierarchical_hash_wheel_timer",
+    ];
     if stillpoint_peers::table::HAS_DPDK {
         names.extend(["dpdk/rte_timer", "drop-in/rte_timer"]);
     }

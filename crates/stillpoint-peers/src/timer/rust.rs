@@ -45,6 +45,11 @@ impl Nexus {
         self.ahead.map_or(self.now, |ahead| Instant::now() + ahead)
     }
 
+    /// The deadline of a connection: see `IdleTimers`.
+    fn at(&self, nanoseconds: u64) -> Instant {
+        self.now + Duration::from_nanos(nanoseconds.next_multiple_of(MICROSECOND) + 1)
+    }
+
     fn pass(&mut self, time: Duration) {
         match &mut self.ahead {
             Some(ahead) => *ahead += time,
@@ -126,8 +131,8 @@ impl TimerContender for Nexus {
     }
 }
 
-/// Time passes by the clock, from `now` on. A handle is kept for each connection. The wheel rounds deadlines down to ticks, so they are rounded
-/// up before.
+/// Time passes by the clock, from `now` on. A handle is kept for each connection. The wheel rounds deadlines down to ticks, and takes a
+/// whole number of microseconds for one tick less: so deadlines are rounded up, and a nanosecond is added.
 impl IdleTimers for Nexus {
     fn clock(&mut self) -> u64 {
         self.now.elapsed().as_nanos() as u64
@@ -146,14 +151,14 @@ impl IdleTimers for Nexus {
         if let Some(fired) = self.handles[at].take() {
             self.wheel.free(fired);
         }
-        let deadline = self.now + Duration::from_micros((now + timeout).div_ceil(MICROSECOND));
+        let deadline = self.at(now + timeout);
         let handle = self.wheel.try_schedule(deadline, u64::from(connection));
         self.handles[at] = Some(handle.map_err(|_| "a timer was refused")?);
         Ok(())
     }
 
     fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize {
-        let deadline = self.now + Duration::from_micros((now + timeout).div_ceil(MICROSECOND));
+        let deadline = self.at(now + timeout);
         let mut anew = |&&connection: &&u32| {
             let place = &mut self.handles[connection as usize];
             *place = place.take().map(|handle| self.wheel.reschedule(handle, deadline));

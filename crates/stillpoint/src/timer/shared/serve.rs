@@ -50,7 +50,8 @@ impl<T> TimerService<T> {
     ///
     /// [`Progress::More`] means that the limit was reached, or that another thread was making a mailbox, for which this
     /// call did not wait. If a wheel with a [limit](Self::with_max_len) is full, messages stay in their mailboxes. The
-    /// result is then not `More`, since another call helps only after a timer has fired or was cancelled.
+    /// result is then not `More`, since another call helps only after a timer has fired or was cancelled, unless this call has taken in a
+    /// cancellation since.
     ///
     /// # Panics
     /// With the panic of the callback. The next call does the rest.
