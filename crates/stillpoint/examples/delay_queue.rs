@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::shared::{Remote, TimerService};
+use stillpoint::timer::shared::{Cause, Remote, TimerService};
 use stillpoint::timer::{Clock, Full, Key, Limit};
 
 /// Yields its items when their time has come, by the clock of a tokio runtime.
@@ -50,14 +50,20 @@ impl<T: Unpin> DelayQueue<T> {
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         loop {
             let mut item = None;
-            // One at a time: the next call takes the next one.
+            // One at a time: the next call takes the next one. What was revoked comes here as well, as many as there are, and is dropped.
             let one = Limit::expiries(1).moves(64);
-            let polled =
-                self.service.poll_run(self.clock.now(), one, cx, |_, event| item = event.into_value());
+            let polled = self.service.poll_run(self.clock.now(), one, cx, |_, event| {
+                if event.cause() == Cause::Expired {
+                    item = event.into_value();
+                }
+            });
             match (item, polled) {
                 (Some(item), _) => return Poll::Ready(item),
-                // Only moves, or the end of a cancelled timer.
-                (None, Poll::Ready(_)) => continue,
+                // Only moves, the end of a cancelled timer, or a mailbox that another thread is just making: other tasks come first.
+                (None, Poll::Ready(_)) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 (None, Poll::Pending) => {}
             }
             let Some(deadline) = self.service.next_deadline() else { return Poll::Pending };

@@ -12,14 +12,18 @@ const ROUNDS: &str = "200";
 fn broken_variants_are_caught() {
     let program = std::env::current_exe().expect("a process can find its program");
     for variant in VARIANTS {
-        let status = Command::new(&program)
-            .args([TEST, "--exact"])
+        let ended = Command::new(&program)
+            .args([TEST, "--exact", "--nocapture"])
             .env("STILLPOINT_BUSTED", variant)
             .env("STILLPOINT_MIX_ROUNDS", ROUNDS)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
+            .stdin(Stdio::null())
+            .output()
             .expect("the test program runs");
-        assert!(!status.success(), "{variant} is not caught in {ROUNDS} rounds");
+        assert!(!ended.status.success(), "{variant} is not caught in {ROUNDS} rounds");
+        // A variant whose code did not run, or that does not exist, fails as well, and so would prove nothing.
+        let said = String::from_utf8_lossy(&ended.stderr);
+        for fault in ["nothing that has run here is broken by it", "there is no broken variant"] {
+            assert!(!said.contains(fault), "{variant}: {said}");
+        }
     }
 }

@@ -266,7 +266,7 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// [`run`](Self::run) for a task: `Ready` if the callback was called, or the limit was reached. Otherwise the task
+    /// [`run`](Self::run) for a task: `Ready` if the callback was called, or the result is [`Progress::More`]. Otherwise the task
     /// is woken when another thread sends something, or when its own thread adds an earlier timer, as after
     /// [`sleep`](Self::sleep). The caller, who has the clock, must also poll again at
     /// [`next_deadline`](Self::next_deadline), for example with `tokio::time::Sleep`.
