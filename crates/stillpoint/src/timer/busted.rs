@@ -12,6 +12,7 @@ stillpoint_sys::variants! {
     TakenRelaxed = "taken-relaxed": "The store after taking the value of a cancelled timer is relaxed.",
     RevokedRelaxed = "revoked-relaxed": "The store after the owner takes a revoked value is relaxed.",
     FinishRelaxed = "finish-relaxed": "The owner ends a callback by a relaxed operation.",
+    FinishBeatRelaxed = "finish-beat-relaxed": "The owner puts the value back after a beat by a relaxed operation.",
     PublishRelaxed = "publish-relaxed": "The source publishes messages by a relaxed store.",
     RoomRelaxed = "room-relaxed": "The owner gives back room in the ring by a relaxed store.",
     TakeTwice = "take-twice": "The owner takes in an arming that it has taken in already.",

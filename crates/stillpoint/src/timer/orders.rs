@@ -20,7 +20,7 @@ stillpoint_sys::orders! {
     /// Changes the state after a callback. Publishes what the callback did.
     finish: Release, [claim, find], "S4", [FinishRelaxed];
     /// Changes the state after a callback of a periodic timer. Publishes the value, which has been put back.
-    finish_beat: Release, [find, cancel, lock], "S3", [FinishRelaxed];
+    finish_beat: Release, [find, cancel, lock], "S3", [FinishBeatRelaxed];
     /// Begins a callback. Publishes on which thread it runs.
     begin: Release, [find], "S14", [BeginRelaxed];
     /// Locks a timer for a reset. Its flags are visible, and the writes of an earlier reset happen before those of this

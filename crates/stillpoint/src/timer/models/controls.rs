@@ -18,6 +18,7 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::TakenRelaxed, "ends::a_timer_is_armed_after_another_thread_has_cancelled_it", UNORDERED),
     (Variant::RevokedRelaxed, "ends::a_timer_is_armed_after_the_owner_has_ended_it", UNORDERED),
     (Variant::FinishRelaxed, "ends::a_timer_is_armed_after_it_has_fired", UNORDERED),
+    (Variant::FinishBeatRelaxed, "ends::cancel_against_a_beat", UNORDERED),
     (Variant::PublishRelaxed, "messages::a_mailbox_hands_over", UNORDERED),
     (Variant::RoomRelaxed, "messages::a_place_in_the_ring_is_used_again", UNORDERED),
     (Variant::TakeTwice, "messages::a_late_message_rewinds_no_beat", ENDS),
