@@ -147,8 +147,8 @@
  *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier; within writes and polls of a
  *   table, also for other objects of the domain; within still_queue_poll, still_queue_run and still_queue_barrier; within
  *   still_retire and still_submit with STILL_FULL_RECLAIM; when a domain's last handle goes, also at the end of a thread; or on a thread
- *   of the library. Make these calls without locks that destructors or callbacks take. They may call any function of this header; but those that may wait
- *   return -EDEADLK (still_wait says why). They must return: no exception, no longjmp, no pthread_exit.
+ *   of the library. Make these calls without locks that destructors or callbacks take. They may call any function of this header; but
+ *   those that may wait return -EDEADLK (still_wait says why). They must return: no exception, no longjmp, no pthread_exit.
  *
  * PLUGINS
  *   The library may be loaded by dlopen, alone or with a plugin. It takes 120 bytes of the memory that glibc keeps for the
@@ -975,9 +975,9 @@ int still_call_object_once_(struct still_queue *queue, struct still_object_callb
  * another thread serves the queue. */
 ssize_t still_queue_poll(struct still_queue *queue, size_t limit) STILL_NOEXCEPT;
 
-/* Serves the queue on this thread until still_queue_stop is called; sleeps while there is nothing to do. Once the queue is stopped, waits for
- * the protected loads that hold its objects, also for those of this thread. -EDEADLK: in a region of this thread, or from a destructor, a
- * callback or a stall hook. */
+/* Serves the queue on this thread until still_queue_stop is called; sleeps while there is nothing to do. Once the queue is stopped,
+ * waits for the protected loads that hold its objects, also for those of this thread. -EDEADLK: in a region of this thread, or from a
+ * destructor, a callback or a stall hook. */
 int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Makes still_queue_run return once every callback has been called. This also holds for later calls of still_queue_run, and cannot

@@ -11,7 +11,7 @@ use crate::own;
 use crate::thread_end::{disown, note};
 
 use manager::{
-    next, of_lcore, stamped, take, target, time, Manager, Plan, Tell, Timer, Wanted, ADDED,
+    follow, next, of_lcore, stamped, take, target, time, Manager, Plan, Tell, Timer, Wanted, ADDED,
     ALREADY_CANCELLED, EXPIRED, FLAGS, PERIODICAL, SENT, TICKS, TSC,
 };
 pub use manager::{still_htimer, still_htimer_fn, still_htimer_mgr, still_htimer_result_fn};
@@ -330,26 +330,18 @@ pub unsafe extern "C" fn still_htimer_async_cancel(
         let timer = unsafe { timer(place) }?;
         let source = mine()?;
         let tell = Tell { function: result_function, argument: result_argument };
-        loop {
-            let owner = timer.owner();
+        let asked = follow(timer, |owner| {
             if owner == 0 {
                 return Err(Refusal::new(libc::ENOENT, c"the timer was never added"));
             }
-            let asked = match stamped(owner) {
-                // SAFETY: the source is the calling thread's, and the caller keeps the timer until the result has come.
-                Some(target) => unsafe { source.ask(target, timer, None, tell) },
-                None => Err(Refusal::new(
-                    libc::EPIPE,
-                    c"the thread of this timer has stopped its manager, or has ended",
-                )),
-            };
-            match asked {
-                Ok(true) => return Ok(0),
-                Ok(false) => return Err(no_room()),
-                // Before its end, that thread may have given the timer to another one: H5.
-                Err(_) if timer.owner() != owner => {}
-                Err(refusal) => return Err(refusal),
-            }
+            let gone = c"the thread of this timer has stopped its manager, or has ended";
+            let target = stamped(owner).ok_or(Refusal::new(libc::EPIPE, gone))?;
+            // SAFETY: the source is the calling thread's, and the caller keeps the timer until the result has come.
+            unsafe { source.ask(target, timer, None, tell) }
+        })?;
+        match asked {
+            true => Ok(0),
+            false => Err(no_room()),
         }
     })
 }

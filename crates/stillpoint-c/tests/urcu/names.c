@@ -74,6 +74,15 @@ static void reads(struct rcu_head *head)
     set(&is_over);
 }
 
+/* In the parent, ends the section, and waits for the child, which returns 0. */
+static int lets_go(pid_t child)
+{
+    set(&is_let_go);
+    await(&is_over);
+    int status = -1;
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
 /* In the child, the worker of one flavour reads in another one before that one's hook is called. It keeps its reader. */
 static int forks_two_flavours(void)
 {
@@ -94,10 +103,7 @@ static int forks_two_flavours(void)
     }
     call_rcu_after_fork_parent_mb();
     call_rcu_after_fork_parent_memb();
-    set(&is_let_go);
-    await(&is_over);
-    int status = -1;
-    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    return lets_go(child);
 }
 
 /* A callback of memb that is in a section of bp. */
@@ -138,10 +144,7 @@ static int forks_beside_bp(void)
     }
     rcu_bp_after_fork_parent();
     call_rcu_after_fork_parent_memb();
-    set(&is_let_go);
-    await(&is_over);
-    int status = -1;
-    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    return lets_go(child);
 }
 
 int main(void)

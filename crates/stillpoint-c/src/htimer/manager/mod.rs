@@ -483,11 +483,18 @@ impl Manager {
             // SAFETY: the timer is its target's until the result has come. The source of a cancellation keeps it valid that long.
             let result = unsafe { answer(&*timer, addition) };
             tsan::release(timer);
+            let post = |owner| {
+                // SAFETY: requests are never freed, and this one is in no list.
+                let is_posted = stamped(owner).is_some_and(|next| unsafe { next.inbox.post(at, at) });
+                is_posted.then_some(()).ok_or(GONE)
+            };
             let result = match result {
                 Some(result) => result,
-                // SAFETY: without an answer, the timer is as it was. The request is in no list.
-                None if unsafe { follow(&*timer, at) } => continue,
-                None => GONE,
+                // SAFETY: without an answer, the timer is as it was.
+                None => match follow(unsafe { &*timer }, post) {
+                    Ok(()) => continue,
+                    Err(gone) => gone,
+                },
             };
             request.kind.set(result);
             let Some(source) = request.source.get() else { continue };
@@ -508,20 +515,14 @@ impl Manager {
     }
 }
 
-/// Posts a cancellation to the thread that has the timer. False if that thread has ended, with the timer: H5.
-///
-/// # Safety
-/// The request is in no list.
-unsafe fn follow(timer: &Timer, request: NonNull<Request>) -> bool {
+/// Asks the owner of a timer, by its stamp. After a refusal, asks the next one, if the timer has moved: before its end, a thread may have given
+/// the timer to another one (H5).
+pub(super) fn follow<A, E>(timer: &Timer, mut ask: impl FnMut(u32) -> Result<A, E>) -> Result<A, E> {
     loop {
         let owner = timer.owner();
-        // SAFETY: requests are never freed, and this one is in no list.
-        if stamped(owner).is_some_and(|next| unsafe { next.inbox.post(request, request) }) {
-            return true;
-        }
-        // Before its end, that thread may have given the timer to another one, which this look then finds.
-        if timer.owner() == owner {
-            return false;
+        match ask(owner) {
+            Err(_) if timer.owner() != owner => {}
+            answer => return answer,
         }
     }
 }

@@ -374,6 +374,14 @@ mod tests {
             self.places.places.iter().filter_map(place).collect()
         }
 
+        /// Visits the shelves until the table has been silent for long enough.
+        fn end_leases(&self) {
+            let core = self.domain.core();
+            while core.shelves.iter().count() > 0 {
+                core.visit_all(&mut None);
+            }
+        }
+
         /// The tenant goes.
         fn go(&self) -> Option<Panic> {
             self.freed.is_gone.store(true, Ordering::Relaxed);
@@ -410,9 +418,7 @@ mod tests {
         let scene = Scene::new();
         let core = scene.domain.core();
         scene.places.put(scene.freed.garbage(), 0);
-        while core.shelves.iter().count() > 0 {
-            core.visit_all(&mut None);
-        }
+        scene.end_leases();
         let free = core.shelves.iter_all().next().expect("it was leased");
         let turn = free.begin().expect("nobody has it");
         for hint in 1..PLACES {
@@ -428,9 +434,7 @@ mod tests {
         let scene = Scene::new();
         let core = scene.domain.core();
         for hint in 0..2 {
-            while core.shelves.iter().count() > 0 {
-                core.visit_all(&mut None);
-            }
+            scene.end_leases();
             scene.places.put(scene.freed.garbage(), hint);
             scene.places.press(usize::MAX);
         }
