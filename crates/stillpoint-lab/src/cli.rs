@@ -169,19 +169,58 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    #[test]
-    fn commands_that_the_book_names_are_read() {
-        let page = include_str!("../../../docs/guide/published-works.md");
+    /// README, CONTRIBUTING, and the pages of the book.
+    fn pages() -> Vec<std::path::PathBuf> {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folders = ["", "docs/guide", "docs/design"].map(|folder| root.join(folder));
+        let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        let paths = files.map(|file| file.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect()
+    }
+
+    /// The commands of this program in a page: in its code, and in its blocks, where they come after a prompt or `cargo run`.
+    fn commands_of(page: &str) -> Vec<String> {
+        let page = page.replace("\\\n", " ");
         let all = Cli::command();
-        let is_command =
-            |words: &&str| words.split(' ').next().is_some_and(|first| all.find_subcommand(first).is_some());
-        let commands: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_command).collect();
-        assert!(commands.len() > 30, "commands are not found as they are written: {commands:?}");
-        for words in commands {
-            if let Err(error) = read(["stillpoint"].into_iter().chain(words.split(' '))) {
-                panic!("{words}: {error}");
+        let mut in_block = false;
+        let mut spans = Vec::new();
+        for line in page.lines() {
+            if line.trim_start().starts_with("```") {
+                in_block = !in_block;
+            } else if in_block {
+                spans.push(line);
+            } else {
+                spans.extend(line.split('`').skip(1).step_by(2));
             }
         }
+        let command = |span: &str| {
+            let span = span.trim().trim_start_matches("$ ");
+            let starts = ["cargo run --release -- ", "target/release/stillpoint ", "stillpoint "];
+            let words = starts.iter().find_map(|start| span.strip_prefix(start)).unwrap_or(span);
+            let words = words.split(" #").next().unwrap_or_default().trim();
+            let is_one = words.split(' ').next().is_some_and(|first| all.find_subcommand(first).is_some());
+            // Words in capitals stand for others.
+            let stands =
+                |word: &str| word.len() > 2 && word.chars().all(|letter| letter.is_ascii_uppercase());
+            (is_one && words.contains(' ') && !words.split(' ').any(stands)).then(|| words.to_owned())
+        };
+        spans.into_iter().filter_map(command).collect()
+    }
+
+    #[test]
+    fn commands_that_the_pages_name_are_read() {
+        let page = "`bench micro --seed 1`, `stillpoint bench`, `bench EXPERIMENT`\n```console\n$ cargo run --release -- guest \\\n--quick # so\n```\n";
+        assert_eq!(commands_of(page), ["bench micro --seed 1", "guest  --quick"]);
+        let mut found = 0;
+        for path in pages() {
+            for words in commands_of(&std::fs::read_to_string(&path).unwrap()) {
+                if let Err(error) = read(["stillpoint"].into_iter().chain(words.split_whitespace())) {
+                    panic!("{}: {words}: {error}", path.display());
+                }
+                found += 1;
+            }
+        }
+        assert!(found > 100, "{found}: commands are not found as they are written");
     }
 
     #[test]

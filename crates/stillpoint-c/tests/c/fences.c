@@ -39,7 +39,7 @@ int main(void)
     options.mode = STILL_MODE_ASYMMETRIC;
     domain = still_domain_new(&options);
     if (domain == NULL && errno == EOPNOTSUPP) {
-        printf("skipped: %s\n", still_error());
+        printf("skipped: in fence mode asymmetric: %s\n", still_error());
         return 0;
     }
     pthread_t reader;

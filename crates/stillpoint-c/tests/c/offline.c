@@ -326,7 +326,7 @@ int main(void)
     for (options.mode = STILL_MODE_SYMMETRIC; options.mode <= STILL_MODE_ASYMMETRIC; options.mode++) {
         domain = still_domain_new(&options);
         if (domain == NULL && errno == EOPNOTSUPP) {
-            fprintf(stderr, "skipped: asymmetric: %s\n", still_error());
+            printf("skipped: in fence mode asymmetric: %s\n", still_error());
             continue;
         }
         struct still_reclaimer_options eager = STILL_RECLAIMER_OPTIONS_INIT;

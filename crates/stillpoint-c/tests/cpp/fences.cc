@@ -1,5 +1,6 @@
 // The kernel refuses the fence to some threads. rcu_synchronize and rcu_barrier keep waiting and trying, and report once.
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -28,8 +29,8 @@ int main()
     still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
     options.mode = STILL_MODE_ASYMMETRIC;
     still_domain *asymmetric = still_domain_new(&options);
-    if (asymmetric == nullptr) {
-        std::printf("skipped: %s\n", still_error());
+    if (asymmetric == nullptr && errno == EOPNOTSUPP) {
+        std::printf("skipped: in fence mode asymmetric: %s\n", still_error());
         return 0;
     }
     CHECK(still_domain_free(asymmetric) == 0);

@@ -60,6 +60,14 @@ impl Compiler {
     }
 }
 
+/// What a program of tests printed that ended well. What it skipped counts as skipped here.
+pub(crate) fn passed(program: &Path, output: &Output) -> String {
+    let text = said(output);
+    assert!(output.status.success(), "{}: {}\n{text}", program.display(), output.status);
+    text.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(skipped);
+    text
+}
+
 pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

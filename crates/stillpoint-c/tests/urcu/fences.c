@@ -63,7 +63,7 @@ int main(void)
     options.mode = STILL_MODE_ASYMMETRIC;
     int answer = still_urcu_configure(FLAVOUR, &options);
     if (answer == -EOPNOTSUPP) {
-        printf("skipped: %s\n", still_error());
+        printf("skipped: in fence mode asymmetric: %s\n", still_error());
         return 0;
     }
     CHECK(answer == 0);

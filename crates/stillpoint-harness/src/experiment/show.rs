@@ -10,18 +10,16 @@ const DISTINCT: f64 = 0.03;
 
 /// The line that says that other programs ran on the CPUs; `None` if they took too little time to matter.
 pub fn disturbance<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Option<String> {
-    let rows: Vec<&Row> = rows.into_iter().collect();
-    let foreign: Vec<f64> = rows
-        .iter()
+    let watched: Vec<(f64, f64)> = rows
+        .into_iter()
         .filter_map(|row| Some((row.metric("foreign_cpus")?, row.params.get("round_s")?.as_f64()?)))
-        .filter(|&(cpus, seconds)| cpus > DISTURBANCE && cpus * seconds > DISTINCT)
-        .map(|(cpus, _)| cpus)
         .collect();
-    let most = foreign.iter().copied().max_by(f64::total_cmp)?;
-    let disturbed = foreign.len();
+    let disturbs = |&&(cpus, seconds): &&(f64, f64)| cpus > DISTURBANCE && cpus * seconds > DISTINCT;
+    let disturbed = watched.iter().filter(disturbs).count();
+    let (most, _) = watched.iter().filter(disturbs).max_by(|one, other| one.0.total_cmp(&other.0))?;
     Some(format!(
-        "Other programs ran on these CPUs during {disturbed} of {} (up to {most:.2} CPUs): \
+        "Other programs ran on these CPUs during {disturbed} of the {} that are watched for them (up to {most:.2} CPUs): \
          their figures are worse than they should be.",
-        number_of(rows.len() as u64, "row")
+        number_of(watched.len() as u64, "row")
     ))
 }

@@ -76,12 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     let needs = match needs {
         Ok(needs) => needs,
         Err(missing) => {
-            let line = format!("skipped: no guest can be run here: {missing}");
-            if silent {
-                output::tell(line)
-            } else {
-                output::say(line)
-            }
+            output::tell(format!("skipped: no guest can be run here: {missing}"));
             let extra = Extra { skipped: Some(missing), guests: Vec::new() };
             return results.write(&machine, &[], extra, FIGURES);
         }
