@@ -3,7 +3,7 @@
  * Lets an unmodified program use the module. It replaces syscall(): membarrier's private expedited command becomes the module's barrier,
  * and all other calls are passed on. liburcu calls membarrier through syscall(3).
  *
- *	LD_PRELOAD=/path/libstillpoint_membarrier.so STILLPOINT_MEMBARRIER=hybrid:12 program
+ *	LD_PRELOAD=/path/libstillpoint_membarrier.so STILLPOINT_MEMBARRIER=hybrid:16 program
  *
  * STILLPOINT_MEMBARRIER is flat, tree, split:PERCENT, hybrid:THRESHOLD or smp-call; the default is tree. If the module is
  * not loaded, has another version, or does not answer, the kernel's own system call is used.

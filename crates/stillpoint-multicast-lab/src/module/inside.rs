@@ -20,7 +20,7 @@ use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::say;
 use stillpoint_multicast::{Share, Strategy};
 
-use crate::device::{self, PERCENT, THRESHOLD, Way};
+use crate::device::{self, Device, PERCENT, THRESHOLD, Way};
 
 /// Turns of a loop that the slow side stays inside.
 const STAY: u32 = 200;
@@ -57,9 +57,18 @@ pub fn run(inside: &Inside) -> Result<(), Stop> {
         return bench().map(|lines| lines.into_iter().for_each(say)).map_err(failed);
     };
     device::prefer(way);
+    let device = Device::open().map_err(|error| failed(error.to_string()))?;
+    let counted = || device.info().map(|info| info.operations).map_err(|error| failed(error.to_string()));
+    let before = counted()?;
     let length = Duration::from_secs_f64(inside.seconds);
     let (entries, violations) = entrance(length).map_err(failed)?;
     let (freed, fences) = reclaim(length).map_err(failed)?;
+    // Each entry of the slow side came behind a fence, and the domain has counted its own.
+    let (operations, issued) = (counted()? - before, u64::from(entries) + fences);
+    if operations < issued {
+        return Err(failed(format!("the module did {operations} operations for {issued} fences and more")));
+    }
+    drop(device);
     reopen().map_err(failed)?;
     say(format!(
         "{violations} violations in {entries} entries between light and heavy fences; {freed} objects freed behind guards \

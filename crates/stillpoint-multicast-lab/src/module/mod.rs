@@ -88,6 +88,7 @@ pub struct Options {
 struct Tested {
     vcpus: usize,
     kernel: String,
+    accel: &'static str,
     wall_s: f64,
     checks: Vec<Check>,
     rates: Vec<Rate>,
@@ -123,7 +124,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let parts = match found {
         Ok(parts) => parts,
         Err(missing) => {
-            say(format!("skipped: the module cannot be tested here: {missing}"));
+            output::tell(format!("skipped: the module cannot be tested here: {missing}"));
             return target.write(&machine, &[], Extra { skipped: Some(missing), machines: Vec::new() });
         }
     };
@@ -161,7 +162,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let skipped: usize = machines.iter().map(|tested| tested.count(Outcome::Skip)).sum();
     if skipped > 0 {
         output::tell(format!(
-            "{skipped} checks were skipped, so they did not pass: the lines that begin with skip say why"
+            "skipped: checks of the module: {skipped} of them did not run: the lines that begin with skip say why"
         ));
     }
     target.write(&machine, &[], Extra { skipped: None, machines })?;
@@ -184,12 +185,17 @@ fn boot(
         begins: report::BEGINS,
         ends: report::ENDS,
     };
+    let accel = match options.accel {
+        Accel::Auto if needs::has_kvm() => Accel::Kvm,
+        Accel::Auto => Accel::Tcg,
+        accel => accel,
+    };
     let guest = Guest {
         qemu: &parts.qemu,
         kernel: &parts.kernel,
         files,
         purpose: &purpose,
-        accel: options.accel,
+        accel,
         vcpus,
         memory: MEMORY,
         monitor: None,
@@ -205,11 +211,13 @@ fn boot(
         return Err(format!("the guest's kernel runs on only {} virtual CPUs", report.cpus));
     }
     let wall_s = (session.wall.as_secs_f64() * 10.0).round() / 10.0;
-    Ok(Tested { vcpus, kernel: report.kernel, wall_s, checks: report.checks, rates: report.rates })
+    let report::Report { kernel, checks, rates, .. } = report;
+    Ok(Tested { vcpus, kernel, accel: accel.name(), wall_s, checks, rates })
 }
 
 fn show(tested: &Tested, say: &impl Fn(String)) {
-    say(format!("\n{} virtual CPUs, Linux {}, {} s", tested.vcpus, tested.kernel, tested.wall_s));
+    let Tested { vcpus, kernel, accel, wall_s, .. } = tested;
+    say(format!("\n{vcpus} virtual CPUs, Linux {kernel}, {accel}, {wall_s} s"));
     for check in &tested.checks {
         say(format!("  {} {}: {}", check.outcome.name(), check.promise, check.detail));
     }

@@ -3,7 +3,7 @@
 use stillpoint_multicast::{Share, Strategy};
 
 use super::machine::{Machine, Rcu};
-use super::operation::Way;
+use super::operation::{EVERYBODY, Way};
 
 /// A way to interrupt every receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) struct Contender {
 enum Spread {
     Flat,
     Cluster,
+    /// One command for everybody, if the receivers are all other CPUs; else flat.
+    Shorthand,
     Tree,
     Split,
     Hybrid,
@@ -60,10 +62,11 @@ macro_rules! contenders {
 
 /// All of them, in the order of the tables.
 pub(crate) const CONTENDERS: &[Contender] = contenders! {
-    "flat": Flat [], "the kernel's smp_call_function_many(), one interrupt after the other";
+    "flat": Flat [], "the kernel's smp_call_function_many(), one interrupt after the other: before Linux 5.4, and to a part of the CPUs";
     "flat+mutex": Flat [mutex], "the same under one mutex for the whole machine: Linux since 2024";
     "flat+every": Flat [every], "flat, with an interrupt even to a CPU that already has one on its way";
     "cluster": Cluster [], "the kernel's call, with one interrupt command for each cluster of CPUs";
+    "shorthand": Shorthand [], "the kernel's call since Linux 5.4: one interrupt command if it is for all other CPUs";
     "tree": Tree [], "binomial tree, each initiator in its own order";
     "tree+mutex": Tree [mutex], "the same under the mutex";
     "tree+same-order": Tree [same_order], "all initiators in the same order: they share the inner nodes";
@@ -98,7 +101,10 @@ impl Contender {
             false => (seen.nanoseconds.flush, seen.nanoseconds.mprotect) = (0.0, 0.0),
         }
         if self.spread != Spread::Cluster {
-            (seen.nanoseconds.interrupt_each, seen.multicast.cluster) = (0.0, 1);
+            seen.multicast.cluster = 1;
+        }
+        if ![Spread::Cluster, Spread::Shorthand].contains(&self.spread) {
+            seen.nanoseconds.interrupt_each = 0.0;
         }
         if self.spread != Spread::Split {
             seen.multicast.split_percent = 50;
@@ -114,6 +120,8 @@ impl Contender {
         match self.spread {
             Spread::Flat => kernel(1),
             Spread::Cluster => kernel(machine.multicast.cluster),
+            Spread::Shorthand if receivers + 1 == machine.cpus() => kernel(EVERYBODY),
+            Spread::Shorthand => kernel(1),
             Spread::Tree => tree(Strategy::Tree),
             // The share is valid: the file was checked.
             Spread::Split => {

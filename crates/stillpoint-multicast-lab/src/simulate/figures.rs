@@ -46,6 +46,7 @@ pub const FIGURES: &[&Figure] = figures! {
             "tree+mutex",
             "tree+same-order",
             "cluster",
+            "shorthand",
             "tree+flat-ack",
             "split",
             "hybrid",

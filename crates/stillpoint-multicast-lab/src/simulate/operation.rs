@@ -11,6 +11,9 @@ pub(super) struct Message {
     pub(super) node: usize,
 }
 
+/// A cluster of all CPUs, whatever their sockets.
+pub(super) const EVERYBODY: usize = usize::MAX;
+
 /// How an operation spreads and comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -154,14 +157,18 @@ impl World<'_> {
                         line: Line::of(cpu),
                         ..Node::default()
                     };
-                    if !shared_counter {
-                        operation.nodes[sender.node].pending += 1;
-                    }
                     let receiver = operation.receivers[child as usize];
                     sending.end = child;
                     sending.stage = Stage::Pushing(child as usize);
                     let push = self.distance(cpu, receiver).of(self.machine.nanoseconds.push);
-                    return Step::Takes(self.cost(cpu, push));
+                    let mut takes = self.cost(cpu, push);
+                    if !shared_counter {
+                        // The child counts in the sender's node, before the child is told.
+                        self.operations[initiator].nodes[sender.node].pending += 1;
+                        let node = sender.node;
+                        takes += self.atomic(cpu, |world| &mut world.operations[initiator].nodes[node].line);
+                    }
+                    return Step::Takes(takes);
                 }
                 Stage::Pushing(node) => {
                     let receiver = self.operations[initiator].receivers[node];

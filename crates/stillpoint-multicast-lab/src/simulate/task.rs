@@ -1,7 +1,7 @@
 //! The initiator's side: one operation after the other.
 
 use super::contender::Contender;
-use super::operation::{Message, Operation, Sending, Way};
+use super::operation::{EVERYBODY, Message, Operation, Sending, Way};
 use super::world::{Step, World};
 
 /// When an initiator begins an operation.
@@ -281,7 +281,7 @@ impl World<'_> {
         let mut clusters: Vec<Vec<usize>> = Vec::new();
         for &cpu in cpus {
             let same = |cluster: &&mut Vec<usize>| {
-                self.places.cluster(cluster[0], size) == self.places.cluster(cpu, size)
+                size == EVERYBODY || self.places.cluster(cluster[0], size) == self.places.cluster(cpu, size)
             };
             match clusters.iter_mut().find(same) {
                 Some(cluster) => cluster.push(cpu),
