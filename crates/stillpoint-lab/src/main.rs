@@ -56,7 +56,10 @@ fn tell_of_panics() {
 fn run(command: &Command) -> Result<(), Stop> {
     match command {
         Command::Doctor(args) => doctor::run(args),
-        Command::Bench(bench::Asked(args)) => bench::run(args),
+        Command::Bench(bench::Asked(args)) => {
+            child::on_huge_pages();
+            bench::run(args)
+        }
         Command::Guest(options) => guest::run(options),
         Command::GuestInit => guest::inside::run(),
         Command::Module(options) => module::run(options, peers::versions()),

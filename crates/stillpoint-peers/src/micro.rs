@@ -15,7 +15,7 @@ use crate::rust;
 /// | `retire` | allocate and write an object of 64 bytes, exchange it for the one in a shared pointer, retire the old one, and free in batches of 64; with liburcu, a worker on another CPU frees |
 /// | `lookup`, `burst` | look up keys of 8 bytes in a table of 1,000, one or 32 at a time |
 /// | `lookup-1m`, `burst-1m` | the same in a table of a million |
-/// | `heavy` | wait for a grace period with no reader to wait for, or the process-wide barrier |
+/// | `heavy` | wait for a grace period with no reader to wait for |
 ///
 /// [`waits`] has one more, of two threads: `wait`, a wait for a grace period beside a reader that reads all the time.
 ///

@@ -26,9 +26,29 @@ pub enum OnInterrupt {
     End,
 }
 
-/// The environment in which glibc's `malloc` asks for transparent huge pages, the same for every contender. It must
-/// be set before the process starts; other allocators ignore it.
-pub const MALLOC_ON_HUGE_PAGES: &[(&str, &str)] = &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")];
+/// What glibc reads when a program starts; other C libraries ignore it.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+/// By this tunable, `malloc` asks for transparent huge pages.
+const HUGE_PAGES: &str = "glibc.malloc.hugetlb";
+/// The environment of a child whose `malloc` has small pages, in an experiment about how much memory there is.
+pub const MALLOC_ON_SMALL_PAGES: &[(&str, &str)] = &[(TUNABLES, "")];
+
+/// Starts this program anew in this process, so that glibc's `malloc` asks for transparent huge pages, for every contender alike: our tables
+/// and pools do so by themselves. Returns if the environment says already what `malloc` does, or if that fails.
+pub fn on_huge_pages() {
+    let mut tunables = std::env::var_os(TUNABLES).unwrap_or_default();
+    if tunables.to_string_lossy().contains(HUGE_PAGES) {
+        return;
+    }
+    if !tunables.is_empty() {
+        tunables.push(":");
+    }
+    tunables.push(format!("{HUGE_PAGES}=1"));
+    let (mut arguments, Ok(program)) = (std::env::args_os(), std::env::current_exe()) else { return };
+    let name = arguments.next().unwrap_or_else(|| program.clone().into());
+    // It returns only if it fails: then everybody's memory from `malloc` is in small pages.
+    let _ = Command::new(program).arg0(name).args(arguments).env(TUNABLES, tunables).exec();
+}
 
 /// What a child process is asked to do.
 pub trait Order: Serialize + DeserializeOwned {

@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-use stillpoint::fence;
 use stillpoint::rcu::{self, Domain, RcuCell, Reclaimer, RetireError};
 use stillpoint::table::Table;
 use stillpoint_harness::machine::cpus;
@@ -239,9 +238,15 @@ fn allocate(iterations: u64) {
     }
 }
 
+/// Beside a reader of this thread that holds nothing, as the threads of the others are registered.
 fn heavy(iterations: u64) {
+    let domain = Domain::new();
+    let cell = domain.cell::<Object>([7; 8]);
+    let reader = domain.reader();
+    drop(black_box(cell.protect(&reader)));
     for _ in 0..iterations {
-        fence::heavy()
+        domain
+            .synchronize()
             .unwrap_or_else(|error| panic!("the heavy fence failed, although it worked before: {error}"));
     }
 }

@@ -35,13 +35,10 @@ pub(crate) struct Answer {
 impl child::Order for Order {
     const VARIABLE: &'static str = "STILLPOINT_BENCH_POOL";
     const WORK: &'static str = "measures pools";
-    /// Pools that get their memory from an allocator have huge pages, too. These variables make glibc and mimalloc
-    /// ask the kernel for them; the name of mimalloc's option depends on its version.
-    const ENVIRONMENT: &'static [(&'static str, &'static str)] = &[
-        ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
-        ("MIMALLOC_LARGE_OS_PAGES", "1"),
-        ("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1"),
-    ];
+    /// Pools that get their memory from an allocator have huge pages, too. These variables make mimalloc ask the kernel for them, as the program
+    /// does for glibc; the name of the option depends on mimalloc's version.
+    const ENVIRONMENT: &'static [(&'static str, &'static str)] =
+        &[("MIMALLOC_LARGE_OS_PAGES", "1"), ("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1")];
 
     type Answer = Answer;
 

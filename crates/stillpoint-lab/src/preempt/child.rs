@@ -27,6 +27,7 @@ impl child::Order for Round {
     const VARIABLE: &'static str = "STILLPOINT_BENCH_PREEMPT";
     const WORK: &'static str = "measures a round";
     const ON_INTERRUPT: OnInterrupt = OnInterrupt::End;
+    const ENVIRONMENT: &'static [(&'static str, &'static str)] = child::MALLOC_ON_SMALL_PAGES;
 
     type Answer = Result<Outcome, String>;
 

@@ -51,7 +51,7 @@ fn tables(has: impl Fn(&str) -> bool, huge_pages: bool) -> String {
             },
         ),
     ]);
-    let on_small_pages = of(&[
+    let from_malloc = of(&[
         ("liburcu", "liburcu's table"),
         ("dpdk", "the elements of rte_hash"),
         ("papaya", "papaya's table"),
@@ -60,8 +60,8 @@ fn tables(has: impl Fn(&str) -> bool, huge_pages: bool) -> String {
     if !on_large_pages.is_empty() {
         text += &format!(" Memory: {}.", on_large_pages.join(", "));
     }
-    if !on_small_pages.is_empty() {
-        text += &format!(" From malloc, with small pages: {}.", on_small_pages.join(", "));
+    if !from_malloc.is_empty() {
+        text += &format!(" From malloc, which asks for them, too: {}.", from_malloc.join(", "));
     }
     text
 }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(
             tables(|group| ["stillpoint", "papaya"].contains(&group), false),
             "Tables: stillpoint::table; papaya. Memory: stillpoint::table asks for transparent huge pages. \
-             From malloc, with small pages: papaya's table."
+             From malloc, which asks for them, too: papaya's table."
         );
     }
 }

@@ -170,7 +170,6 @@ impl experiment::Plan for Plan {
 impl child::Order for OnHugePages<Plan> {
     const VARIABLE: &'static str = "STILLPOINT_BENCH_TABLE";
     const WORK: &'static str = "measures tables";
-    const ENVIRONMENT: &'static [(&'static str, &'static str)] = child::MALLOC_ON_HUGE_PAGES;
 
     type Answer = Vec<Row>;
 

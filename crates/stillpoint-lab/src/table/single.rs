@@ -80,7 +80,6 @@ impl Order for Single {
     const VARIABLE: &'static str = "STILLPOINT_BENCH_SINGLE_TABLE";
     const WORK: &'static str = "measures one table";
     const ON_INTERRUPT: OnInterrupt = OnInterrupt::End;
-    const ENVIRONMENT: &'static [(&'static str, &'static str)] = child::MALLOC_ON_HUGE_PAGES;
 
     type Answer = Figures;
 

@@ -99,7 +99,7 @@ fn make(name: &str, connections: usize) -> Result<Option<Box<dyn IdleTimers>>, S
         "drop-in/rte_timer" => idle_rte_timer(connections, true)?,
         "tokio-util" => Box::new(DelayQueues::new(connections)?),
         "hierarchical_hash_wheel_timer" => Box::new(HashWheel::new()),
-        "nexus-timer" => Box::new(Nexus::new(connections, false)?),
+        "nexus-timer" => Box::new(Nexus::new(connections, false, Nexus::TICK)?),
         _ => return Ok(None),
     }))
 }

@@ -6,13 +6,14 @@
 //! run for a long time.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::machine::tsc;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
-use stillpoint_peers::timer::TimerContender;
+use stillpoint_peers::timer::{Nexus, TimerContender};
 
 use super::Plan;
 use super::cycles::Bracket;
@@ -54,6 +55,8 @@ fn make(name: &str, timers: usize) -> Result<Option<Box<dyn TimerContender>>, St
     Ok(Some(match contender(name) {
         "stillpoint/wheel" => Box::new(Ours::<Ticks>::new(timers).within(LIMIT)),
         "stillpoint/wheel+instant" => Box::new(Ours::<Instants>::new(timers).within(LIMIT)),
+        // With ticks of 1 µs, these timeouts would lie beyond the wheel's reach, and each poll of a slot would pass over all of them.
+        "nexus-timer" => Box::new(Nexus::new(timers, false, Duration::from_millis(1))?),
         other => return measure::make(other, timers),
     }))
 }

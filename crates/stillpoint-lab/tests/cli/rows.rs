@@ -49,3 +49,26 @@ fn rows_have_the_names_that_tools_read() {
         }
     }
 }
+
+/// The results that the book shows are of today's contenders: nobody is missing who takes part, so no line is ahead of those who were there.
+#[test]
+fn the_results_of_the_book_have_all_who_take_part() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list = std::fs::read_to_string(root.join("tests/cli/rows.txt")).unwrap();
+    let result = std::fs::read_to_string(root.join("../../docs/results/bench.json")).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&result).unwrap();
+    let mut measured: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in result["rows"].as_array().unwrap() {
+        let text = |name: &str| row[name].as_str().unwrap();
+        let of = measured.entry(format!("{} {}", text("experiment"), text("scenario"))).or_default();
+        of.insert(text("contender").replace(" (again)", "+again"));
+    }
+    for line in list.lines() {
+        let (of, names) = line.split_once(": ").unwrap();
+        let listed: BTreeSet<String> =
+            names.rsplit(" | ").next().unwrap().split(' ').map(str::to_owned).collect();
+        let measured = measured.remove(of).unwrap_or_else(|| panic!("{of} was not measured"));
+        assert_eq!(measured, listed, "{of}");
+    }
+    assert!(measured.is_empty(), "nothing of today: {:?}", measured.keys());
+}

@@ -12,7 +12,7 @@ use tokio_util::time::DelayQueue;
 
 use super::{Ability, Delays, IdleTimers, TimerContender};
 
-/// The wheel of `nexus-timer`, with ticks of a microsecond. Either the experiment sets the time, or the contender reads the clock at
+/// The wheel of `nexus-timer`. Either the experiment sets the time, or the contender reads the clock at
 /// each addition, reset and poll, and adds an offset to it instead of waiting.
 pub struct Nexus {
     wheel: BoundedWheel<u64>,
@@ -25,14 +25,18 @@ pub struct Nexus {
 }
 
 impl Nexus {
-    /// A wheel with room for `timers` timers. If `clock` is set, the contender reads the clock.
+    /// The tick where deadlines are within seconds: the ticks of ours.
+    pub const TICK: Duration = Duration::from_micros(1);
+
+    /// A wheel with room for `timers` timers. If `clock` is set, the contender reads the clock. The wheel has seven levels of 64 slots,
+    /// each with slots eight times as long: with a `tick` of 1 µs it reaches 16 seconds ahead, and with the crate's 1 ms more than four hours.
     ///
     /// # Errors
     /// If the crate refuses the settings.
-    pub fn new(timers: usize, clock: bool) -> Result<Self, String> {
+    pub fn new(timers: usize, clock: bool, tick: Duration) -> Result<Self, String> {
         let now = Instant::now();
         let wheel = WheelBuilder::new()
-            .tick_duration(Duration::from_micros(1))
+            .tick_duration(tick)
             .bounded(timers)
             .build(now)
             .map_err(|error| error.to_string())?;
@@ -104,14 +108,7 @@ impl TimerContender for Nexus {
 
     fn expire(&mut self, ticks: u64) -> u64 {
         self.pass(Duration::from_micros(ticks));
-        let mut sum = 0;
-        loop {
-            // A poll moves only a bounded number of timers to finer levels. That holds back no timer that is due.
-            match self.poll() {
-                0 => return sum,
-                fired => sum += fired,
-            }
-        }
+        self.poll()
     }
 
     fn forget(&mut self) {
