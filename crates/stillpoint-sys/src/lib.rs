@@ -18,6 +18,11 @@ compile_error!(
     "with `--cfg stillpoint_loom`, stillpoint's atomics are loom's: enable the feature `loom` of stillpoint"
 );
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "stillpoint needs 64-bit addresses: entries, tokens and debuggers' tables are laid out for them"
+);
+
 pub mod bits;
 #[cfg(feature = "std")]
 pub mod busted;

@@ -25,7 +25,6 @@ macro_rules! probe {
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
-    target_pointer_width = "64",
     not(any(miri, stillpoint_loom, stillpoint_portable))
 ))]
 macro_rules! sdt {
@@ -83,7 +82,6 @@ macro_rules! sdt {
 #[cfg(not(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
-    target_pointer_width = "64",
     not(any(miri, stillpoint_loom, stillpoint_portable))
 )))]
 macro_rules! sdt {

@@ -24,12 +24,7 @@ struct Runtime {
     ignore_end: Option<unsafe extern "C" fn()>,
 }
 
-#[cfg(all(
-    feature = "tsan",
-    target_os = "linux",
-    target_pointer_width = "64",
-    not(any(stillpoint_loom, miri))
-))]
+#[cfg(all(feature = "tsan", target_os = "linux", not(any(stillpoint_loom, miri))))]
 mod linked {
     use super::Runtime;
 
@@ -62,12 +57,7 @@ mod linked {
     }
 }
 
-#[cfg(not(all(
-    feature = "tsan",
-    target_os = "linux",
-    target_pointer_width = "64",
-    not(any(stillpoint_loom, miri))
-)))]
+#[cfg(not(all(feature = "tsan", target_os = "linux", not(any(stillpoint_loom, miri)))))]
 mod linked {
     use super::Runtime;
 

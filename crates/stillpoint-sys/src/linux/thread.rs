@@ -9,11 +9,7 @@ use crate::portable::{Activity, Sighting};
 /// `pthread_self`, as on other systems, takes longer than the comparison for which most callers need it.
 #[inline(always)]
 pub fn thread_handle() -> usize {
-    #[cfg(all(
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_pointer_width = "64",
-        not(any(stillpoint_loom, miri))
-    ))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(stillpoint_loom, miri))))]
     return {
         let pointer;
         // SAFETY: this reads the thread pointer: a register, or, on x86-64, the first word of the thread's control block, which is its own

@@ -69,8 +69,9 @@ mod keys {
 
         /// `None` if there are no more keys.
         pub(super) fn get(&self, function: unsafe extern "C" fn(*mut c_void)) -> Option<libc::pthread_key_t> {
-            // Relaxed, all: only the number of the key matters.
-            if let Some(key) = self.0.load(Ordering::Relaxed).checked_sub(1) {
+            // Acquire, here and below: pairs with the release of the exchange. A thread that has the number must find the key made, too: another
+            // thread made it.
+            if let Some(key) = self.0.load(Ordering::Acquire).checked_sub(1) {
                 return Some(key as libc::pthread_key_t);
             }
             let mut key = 0;
@@ -78,7 +79,7 @@ mod keys {
             if unsafe { libc::pthread_key_create(&mut key, Some(function)) } != 0 {
                 return None;
             }
-            match self.0.compare_exchange(0, key as u64 + 1, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.0.compare_exchange(0, key as u64 + 1, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => Some(key),
                 Err(first) => {
                     // SAFETY: nothing was stored under it.
@@ -89,8 +90,8 @@ mod keys {
         }
 
         pub(super) fn value(&self, _: unsafe extern "C" fn(*mut c_void)) -> *mut c_void {
-            // Relaxed: as in `get`.
-            match self.0.load(Ordering::Relaxed).checked_sub(1) {
+            // Acquire: as in `get`.
+            match self.0.load(Ordering::Acquire).checked_sub(1) {
                 // SAFETY: the key was made, and is never deleted.
                 Some(key) => unsafe { libc::pthread_getspecific(key as libc::pthread_key_t) },
                 None => std::ptr::null_mut(),

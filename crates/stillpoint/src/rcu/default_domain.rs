@@ -104,7 +104,8 @@ pub fn pin() -> Guard<'static> {
 /// A handler must drop each guard that it takes before it returns: a guard that it keeps does not protect objects. It must drop
 /// no guard that other code took. If futures await grace periods of the domain, dropping a guard may wake them.
 /// If their executor does not allow that in a handler, have no futures in the domain. In a library that was loaded by `dlopen`,
-/// a thread's first use of its thread-locals may allocate: there, call this once in each thread, outside of handlers.
+/// a thread's first use of its thread-locals may allocate: there, call this once in each thread, outside of handlers. If the handler interrupts
+/// a thread that is [offline](offline), the thread counts as online afterwards.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -255,7 +256,8 @@ fn begin() -> &'static Local {
     compiler_fence(Ordering::SeqCst);
     // Comes before the next call, which may allocate.
     LOCAL.set(local);
-    // If this call fails, the record stays claimed after the thread has ended, and holds nothing up.
+    // If this call fails, the record stays claimed after the thread has ended. It holds nothing up, but each later grace period costs a heavy
+    // fence, as beside a thread that sleeps.
     // SAFETY: `end` accepts the pointer that was made here.
     unsafe { END.call_with(local.cast()) };
     // SAFETY: it was made just now, and `end` frees it only at the end of the thread.

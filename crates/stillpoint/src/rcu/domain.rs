@@ -271,7 +271,7 @@ impl DomainBuilder {
     /// this room.
     ///
     /// Reclaimers draw room for 64 objects at a time, and keep up to 127 unused places as long as objects wait in them.
-    /// If there is room for fewer than 1,024 more, they draw one by one and keep none. Unused places count towards the limit, so
+    /// If there is room for at most 1,024 more, they draw one by one and keep none. Unused places count towards the limit, so
     /// nothing that can be refused is taken in beyond it. A limit of at most 1,024 is reached exactly. With a higher limit, each
     /// reclaimer that is not polled, and in which something waits, may hold 127 places back. A retire handle draws room for one
     /// object at a time.

@@ -67,29 +67,13 @@ impl Reservation {
         if offset >= self.lost_from.load(Ordering::Relaxed) {
             return Err(Refusal::Lost);
         }
-        // SAFETY: within the reservation, by the caller's promise.
-        let begin = unsafe { self.start.add(offset) };
-        let mut refusal = Refusal::Memory(io::ErrorKind::OutOfMemory.into());
-        if want.reserved {
-            let whole = bytes.next_multiple_of(HUGE);
-            // SAFETY: the part is empty, by the caller's promise; the reservation ends at a multiple of a huge page.
-            match unsafe { fill_reserved(begin, whole, want.node) } {
-                Ok(()) => return Ok(Made::Reserved),
-                Err(Refusal::Memory(error)) => refusal = Refusal::Reserved(error),
-                Err(other) => {
-                    if matches!(other, Refusal::Lost) {
-                        // Relaxed: the caller orders the threads that fill this part.
-                        self.lost_from.store(offset, Ordering::Relaxed);
-                    }
-                    return Err(other);
-                }
-            }
+        // SAFETY: within the reservation, and empty, by the caller's promise; the reservation ends at a multiple of a huge page.
+        let answer = unsafe { fill(self.start.add(offset), bytes, want) };
+        if matches!(answer, Err(Refusal::Lost)) {
+            // Relaxed: the caller orders the threads that fill this part.
+            self.lost_from.store(offset, Ordering::Relaxed);
         }
-        if want.transparent || want.small {
-            // SAFETY: the part is empty, by the caller's promise.
-            return unsafe { fill_ordinary(begin, bytes.next_multiple_of(SMALL), want) };
-        }
-        Err(refusal)
+        answer
     }
 
     /// Removes the memory of a part.
@@ -99,7 +83,10 @@ impl Reservation {
     pub unsafe fn empty(&self, offset: usize, bytes: usize, made: Made) {
         let unit = if made == Made::Reserved { HUGE } else { SMALL };
         // SAFETY: within the reservation; nothing refers to the part, by the caller's promise.
-        unsafe { withdraw(self.start.add(offset), bytes.next_multiple_of(unit)) };
+        if !unsafe { withdraw(self.start.add(offset), bytes.next_multiple_of(unit)) } {
+            // Relaxed: as in `fill`.
+            self.lost_from.fetch_min(offset, Ordering::Relaxed);
+        }
     }
 }
 
@@ -115,6 +102,25 @@ impl Drop for Reservation {
 
 fn memory(errno: i32) -> Refusal {
     Refusal::Memory(io::Error::from_raw_os_error(errno))
+}
+
+/// # Safety
+/// As [`Reservation::fill`], for the part that begins here; a huge page more than `bytes` belongs to the reservation.
+unsafe fn fill(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<Made, Refusal> {
+    let mut refusal = Refusal::Memory(io::ErrorKind::OutOfMemory.into());
+    if want.reserved {
+        // SAFETY: as the caller promises.
+        match unsafe { fill_reserved(begin, bytes.next_multiple_of(HUGE), want.node) } {
+            Ok(()) => return Ok(Made::Reserved),
+            Err(Refusal::Memory(error)) => refusal = Refusal::Reserved(error),
+            Err(other) => return Err(other),
+        }
+    }
+    if want.transparent || want.small {
+        // SAFETY: as the caller promises.
+        return unsafe { fill_ordinary(begin, bytes.next_multiple_of(SMALL), want) };
+    }
+    Err(refusal)
 }
 
 /// # Safety
@@ -143,9 +149,9 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
         Ok(false) if node.is_some() => Err(memory(libc::EOPNOTSUPP)),
         answer => answer.map(drop).map_err(memory),
     });
-    if answer.is_err() {
-        // SAFETY: filled just now, and nothing uses it.
-        unsafe { withdraw(begin, bytes) };
+    // SAFETY: filled just now, and nothing uses it.
+    if answer.is_err() && !unsafe { withdraw(begin, bytes) } {
+        return Err(Refusal::Lost);
     }
     answer
 }
@@ -183,20 +189,22 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
         populate(begin, bytes).map_err(memory)?;
         Ok(advised && huge_kib(begin) > before)
     });
-    if answer.is_err() {
-        // SAFETY: filled just now, and nothing uses it.
-        unsafe { withdraw(begin, bytes) };
+    // SAFETY: filled just now, and nothing uses it.
+    if answer.is_err() && !unsafe { withdraw(begin, bytes) } {
+        return Err(Refusal::Lost);
     }
     answer.map(|is_huge| if is_huge { Made::Transparent } else { Made::Small })
 }
 
-/// Turns the part into addresses without memory again.
+/// Turns the part into addresses without memory again. If it cannot, the part is lost: returns false.
 ///
 /// # Safety
 /// The addresses belong to a reservation, and nothing refers to them.
-unsafe fn withdraw(begin: NonNull<u8>, bytes: usize) {
-    // SAFETY: nothing refers to the addresses. A failure leaves memory there, which is unmapped with the reservation.
-    let _ = unsafe { map(begin.as_ptr(), bytes, libc::PROT_NONE, libc::MAP_FIXED) };
+unsafe fn withdraw(begin: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: nothing refers to the addresses.
+    let is_done = unsafe { map(begin.as_ptr(), bytes, libc::PROT_NONE, libc::MAP_FIXED) }.is_ok();
+    // A mapping that is refused may leave a hole.
+    is_done || close_hole(begin, bytes, libc::MAP_FIXED_NOREPLACE)
 }
 
 /// Makes all pages present at once, so that a lack of memory is an error here instead of a signal later. Returns whether the kernel can: Linux

@@ -2,6 +2,7 @@
 //! `sched_setaffinity(2)`, `/proc/thread-self/stat`, and the clock of a thread's CPU time.
 
 use std::fs::File;
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr;
 
@@ -50,6 +51,13 @@ impl Subject {
     pub fn current() -> std::io::Result<Self> {
         let stat = File::open("/proc/thread-self/stat")?;
         Ok(Self { tid: thread_id() as libc::pid_t, stat })
+    }
+
+    /// In the child of a `fork`, for a thread that is not there. The file may be missing: `fork` copies descriptors before memory. Then this
+    /// closes nothing, or a file that got the number since.
+    pub fn lose(self) {
+        // SAFETY: nothing else has the descriptor. An error says that it was missing.
+        let _ = unsafe { libc::close(self.stat.into_raw_fd()) };
     }
 
     /// Whether the thread needs to be boosted in this way now.

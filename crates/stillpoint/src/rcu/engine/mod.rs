@@ -36,7 +36,7 @@ mod answer;
 pub(crate) mod boost;
 pub(crate) mod core;
 pub(crate) mod directory;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(miri, stillpoint_loom))))]
+#[cfg(all(target_os = "linux", not(any(miri, stillpoint_loom))))]
 mod layout;
 pub(crate) mod queue;
 pub(crate) mod wait;
@@ -142,7 +142,7 @@ impl Core {
         });
         core.reference.list(&core);
         // Whoever links a domain links the table for debuggers.
-        #[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(miri, stillpoint_loom))))]
+        #[cfg(all(target_os = "linux", not(any(miri, stillpoint_loom))))]
         std::hint::black_box(&layout::LAYOUT);
         core
     }

@@ -40,7 +40,7 @@ pub mod states {
 const _: () = {
     let [state, attention, hazard] = Record::OFFSETS;
     assert!(state == offsets::STATE && attention == offsets::ATTENTION);
-    assert!(hazard == offsets::HAZARD || cfg!(not(target_pointer_width = "64")));
+    assert!(hazard == offsets::HAZARD);
 };
 
 /// The parts of a reader that code in another language needs, and calls for what that code does not do itself.

@@ -347,12 +347,12 @@ impl BoostState {
         self.word.fetch_and(!CLOSED, Ordering::Release);
     }
 
-    /// Closes the file through which boosters see the thread.
+    /// The file through which boosters see the thread.
     #[cfg(not(stillpoint_loom))]
-    fn forget_subject(&self) {
+    fn take_subject(&self) -> Option<Subject> {
         // SAFETY: this thread has closed the word; or, in the child of a fork, the word's thread does not exist and there is no
         // other.
-        self.subject.with_mut(|cell| unsafe { *cell = None });
+        self.subject.with_mut(|cell| unsafe { (*cell).take() })
     }
 
     /// Closes the calling thread to boosters. Waits for those at work on it, for a few system calls.
@@ -393,7 +393,9 @@ impl BoostState {
     fn lose_thread(&self, claim: Claim<BoostState>) {
         // It was closed already if the thread was about to end, or to begin: then the thread does not hold the boost state.
         let was_open = self.word.swap(CLOSED, Ordering::Relaxed) & CLOSED == 0;
-        self.forget_subject();
+        if let Some(subject) = self.take_subject() {
+            subject.lose();
+        }
         self.claim.set(Some(claim));
         if was_open {
             self.remove_holder();
@@ -467,7 +469,7 @@ unsafe extern "C" fn end(own: *mut c_void) {
     // SAFETY: the boost state of this thread, by the caller's promise: the registry lives for ever.
     let boost_state = unsafe { &*own.cast::<BoostState>() };
     boost_state.close();
-    boost_state.forget_subject();
+    drop(boost_state.take_subject());
     // Readers that outlive this call hold the boost state, which stays closed.
     boost_state.remove_holder();
 }

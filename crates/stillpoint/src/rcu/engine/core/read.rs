@@ -13,6 +13,9 @@ use crate::rcu::engine::boost::BoostState;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
+/// The most records that a thread looks at for one that another thread has left lent.
+const LOOKS_FOR_LEFT: usize = 64;
+
 /// A call that changes a reader's state returns whether its record wants attention: because a thread or a future waits for the
 /// change, or because the reader was boosted. Then the reader has to answer.
 impl Protocol {
@@ -92,12 +95,12 @@ impl Protocol {
         claim
     }
 
-    /// The record whose slot the calling thread lends from now on, until it [ends](Protocol::end_lending). Walks all records if threads
-    /// have ended whose slots were lent.
+    /// The record whose slot the calling thread lends from now on, until it [ends](Protocol::end_lending). If threads have ended whose
+    /// slots were lent, looks at the first records for one of theirs; scans [release](Protocol::release_left) the others.
     pub(crate) fn begin_lending(&self) -> Claim<Record> {
         // Relaxed: a hint. The exchange decides.
         if self.left.load(Ordering::Relaxed) > 0 {
-            let taken = self.records.claims().find(|(record, _)| record.take_left());
+            let taken = self.records.claims().take(LOOKS_FOR_LEFT).find(|(record, _)| record.take_left());
             if let Some((record, claim)) = taken {
                 self.left.fetch_sub(1, Ordering::Relaxed);
                 record.lend();

@@ -195,10 +195,10 @@ impl Count {
         !self.is_limited() || taken.checked_add(amount).is_some_and(|total| total <= self.limit)
     }
 
-    /// Whether there is less room than `amount`.
+    /// Whether there is no more room than `amount`.
     fn is_near(&self, amount: usize) -> bool {
         // Relaxed: a hint.
-        self.is_limited() && self.limit.saturating_sub(self.taken.load(Ordering::Relaxed)) < amount
+        self.is_limited() && self.limit.saturating_sub(self.taken.load(Ordering::Relaxed)) <= amount
     }
 
     /// Takes up room without regard to the limit. Returns whether the limit still holds.
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_near_if_many_refills_of_the_largest_refused_size_do_not_fit() {
-        for (objects, is_near) in [(NEAR * REFILL, false), (NEAR * REFILL - 1, true)] {
+        for (objects, is_near) in [(NEAR * REFILL + 1, false), (NEAR * REFILL, true)] {
             assert_eq!(account(objects, usize::MAX).is_near(8), is_near, "{objects}");
         }
         let account = account(usize::MAX, 100 * NEAR * REFILL);
