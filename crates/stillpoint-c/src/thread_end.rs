@@ -92,7 +92,33 @@ pub(crate) fn disown(handle: *mut c_void) {
     let Some(own) = own::find() else { return };
     own.handles.with(|handles| {
         if let Some(place) = handles.iter().rposition(|(owned, ..)| *owned == handle) {
-            handles.swap_remove(place);
+            // In order: the last one goes first.
+            handles.remove(place);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    static FREED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+    unsafe fn frees(owned: *mut c_void) {
+        FREED.lock().unwrap().push(owned.addr());
+    }
+
+    #[test]
+    fn the_newest_is_freed_first() {
+        let owns = || {
+            let owned = |number| ptr::without_provenance_mut(number);
+            (1..=5).for_each(|number| note(owned(number), frees).unwrap());
+            disown(owned(2));
+        };
+        std::thread::spawn(owns).join().unwrap();
+        assert_eq!(*FREED.lock().unwrap(), [5, 4, 3, 1]);
+    }
 }
