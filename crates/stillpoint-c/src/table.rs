@@ -371,8 +371,9 @@ pub unsafe extern "C" fn still_table_add(
     call(|| {
         // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
+        // In use: a write runs destructors.
         // SAFETY: the caller passes handles.
-        let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
+        let (region, _within) = unsafe { region(reader, table.domain, true) }?;
         // SAFETY: the caller passes a key of the table's size.
         match unsafe { table.table.add(&region, address(key)?, Word(value).released()) } {
             Ok(None) => Ok(0),
@@ -413,8 +414,9 @@ pub unsafe extern "C" fn still_table_remove_if(
     call(|| {
         // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
+        // In use: a write runs destructors.
         // SAFETY: the caller passes handles.
-        let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
+        let (region, _within) = unsafe { region(reader, table.domain, true) }?;
         // SAFETY: the caller passes a key of the table's size.
         let is_removed = unsafe { table.table.remove_if(&region, address(key)?, Word(expected.cast_mut())) };
         if is_removed {

@@ -374,6 +374,47 @@ static void polls(void)
     CHECK(still_domain_free(limited) == 0);
 }
 
+/* A write of a table calls destructors of the domain within the region of its reader, which they can neither free nor take offline. */
+static int is_refused;
+
+static void frees_guards(void *object, void *reader) STILL_NOEXCEPT
+{
+    REFUSED(still_reader_free((struct still_reader *)reader), -EBUSY, "in use");
+    is_refused = 1;
+    free(object);
+}
+
+static void frees_qsbr(void *object, void *qsbr) STILL_NOEXCEPT
+{
+    REFUSED(still_offline((struct still_qsbr *)qsbr), -EBUSY, "in use");
+    REFUSED(still_qsbr_free((struct still_qsbr *)qsbr), -EBUSY, "in use");
+    is_refused = 1;
+    free(object);
+}
+
+static void readers_in_use(int is_online, int removes)
+{
+    enum { MANY = 10000 };
+    struct still_domain *apart = still_domain_new(NULL);
+    struct still_table *table = still_table_new(apart, 8, NULL);
+    struct still_reader *guards = still_reader_new(apart);
+    struct still_qsbr *qsbr = still_qsbr_new(apart);
+    void *reader = is_online ? (void *)qsbr : (void *)guards;
+    for (uint64_t i = 0; removes && i < MANY; i++)
+        CHECK(still_table_insert(table, key_of(i, 8), word(i), NULL) == 0);
+    is_refused = 0;
+    CHECK(still_domain_retire(apart, make(1), sizeof(struct object), is_online ? frees_qsbr : frees_guards, reader) == 0);
+    for (uint64_t i = 0; !is_refused && i < MANY; i++) {
+        still_quiescent(qsbr);
+        if (removes)
+            CHECK(still_table_remove_if(table, reader, key_of(i, 8), word(i)) == 1);
+        else
+            CHECK(still_table_add(table, reader, key_of(i, 8), word(i), NULL) == 0);
+    }
+    CHECK(is_refused && still_reader_free(guards) == 0 && still_qsbr_free(qsbr) == 0);
+    CHECK(still_table_free(table) == 0 && still_domain_free(apart) == 0);
+}
+
 int main(void)
 {
     domain = still_domain_new(NULL);
@@ -387,6 +428,8 @@ int main(void)
     refusals();
     walks();
     polls();
+    for (int i = 0; i < 4; i++)
+        readers_in_use(i & 1, i >> 1);
     beside_writers();
     expiry();
     CHECK(still_domain_free(domain) == 0);
