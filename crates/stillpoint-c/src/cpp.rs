@@ -316,7 +316,6 @@ pub unsafe extern "C" fn still_rcu_enter_(this: *mut still_rcu_thread_) {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
-    let _whole = Uncancelled::new();
     // Relaxed: only this thread uses the field.
     // SAFETY: the caller passes its own thread's variable, which has a reader.
     let reader = unsafe { &*(*this).reader.load(Ordering::Relaxed).cast_const().cast::<Reader>() };

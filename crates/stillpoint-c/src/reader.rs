@@ -10,7 +10,7 @@ use stillpoint::rcu::raw::{self, offsets, states, Slot};
 use stillpoint::rcu::{Domain, Guard, OwnedProtected, QsbrReader, Reader};
 use stillpoint_sys::tsan;
 
-use crate::border::{call, time, Refusal, Uncancelled};
+use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
 use crate::handle::{self, find, kind, mark_of, peek, still_head_, Parts, Within, STILL_FULL_FENCE_};
 use crate::reserve;
@@ -320,12 +320,11 @@ unsafe fn parts_of<'r>(head: *const still_head_) -> Option<raw::Parts<'r>> {
     }
 }
 
-/// The slow path of inline code, when another thread has requested the reader's attention. Wakers of futures, which it may call, are code of
-/// others: they are no cancellation point here.
+/// The slow path of inline code, when another thread has requested the reader's attention. Reaches no cancellation point: the wakers of
+/// futures, which it may call, run with cancellation disabled.
 #[no_mangle]
 pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
     let _ignored = tsan::ignore();
-    let _whole = Uncancelled::new();
     // SAFETY: inline code has the head of a reader, on its thread.
     let Some(parts) = (unsafe { parts_of(head) }) else { return };
     // SAFETY: inline code has the head of a reader, on its thread.

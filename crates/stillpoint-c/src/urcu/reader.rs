@@ -439,3 +439,55 @@ pub(crate) fn thread_ends() {
         flavour.unregister();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Wake, Waker};
+
+    use super::*;
+
+    extern "C-unwind" {
+        fn pthread_cancel(thread: libc::pthread_t) -> c_int;
+        fn pthread_testcancel();
+    }
+
+    struct Tests(AtomicU64);
+
+    impl Wake for Tests {
+        fn wake(self: Arc<Self>) {
+            // SAFETY: no preconditions.
+            unsafe { pthread_testcancel() };
+            // Relaxed: there is one thread.
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A reader that answers, or goes offline, wakes the futures of its domain. That is no point of cancellation, as nothing is in liburcu.
+    #[test]
+    fn no_thread_is_cancelled_while_it_wakes_futures() {
+        let reads = || {
+            still_urcu_register_(STILL_URCU_QSBR);
+            let domain = &of(STILL_URCU_QSBR).group().domain;
+            let tests = Arc::new(Tests(AtomicU64::new(0)));
+            let waker = Waker::from(Arc::clone(&tests));
+            // SAFETY: the calling thread is alive.
+            assert_eq!(unsafe { pthread_cancel(libc::pthread_self()) }, 0);
+            for (times, wakes) in
+                [(1, (|| still_urcu_answer_(STILL_URCU_QSBR)) as fn()), (2, || still_urcu_offline_())]
+            {
+                let mut over = pin!(domain.grace_period(domain.start()));
+                assert!(over.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                wakes();
+                // Relaxed: there is one thread.
+                assert_eq!(tests.0.load(Ordering::Relaxed), times);
+            }
+            // It stays pending: the end of this thread is Rust, too.
+            std::mem::forget(crate::border::Uncancelled::new());
+            still_urcu_unregister_(STILL_URCU_QSBR);
+        };
+        std::thread::spawn(reads).join().expect("the thread returns");
+    }
+}

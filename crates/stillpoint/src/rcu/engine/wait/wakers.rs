@@ -334,13 +334,15 @@ impl Share {
     }
 
     /// Wakes them all, even if one panics. A panic goes no further: it does not concern the reader that
-    /// calls this. Returns whether one of them came to `wakers` in its wake, and left a share to the caller.
+    /// calls this. Nor is a thread of C cancelled here, which would unwind through Rust. Returns whether one of them came to `wakers` in its wake, and left a share to the caller.
     fn wake(self, wakers: &Wakers) -> bool {
         if self.number == 0 {
             return false;
         }
         let waking = Waking { frame: Frame::new(Kind::Waking), wakers, owes: OwnBool::new(false) };
         waking.frame.enter(&waking);
+        #[cfg(all(target_os = "linux", not(any(miri, stillpoint_loom))))]
+        let _whole = stillpoint_sys::linux::Uncancelled::new();
         for waker in self.wakers.into_iter().flatten() {
             catch_unwind(AssertUnwindSafe(|| waker.wake())).unwrap_or_else(panics::discard);
         }
@@ -450,6 +452,42 @@ mod tests {
                 scene.end(&wakers);
             }
         }
+    }
+
+    /// A waker may reach a point of cancellation, on a thread of C whose cancellation is pending. If that took effect there, the process would
+    /// end.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn no_thread_is_cancelled_within_a_waker() {
+        extern "C-unwind" {
+            fn pthread_cancel(thread: libc::pthread_t) -> std::ffi::c_int;
+            fn pthread_testcancel();
+        }
+
+        struct Tests(OwnBool);
+
+        impl Wake for Tests {
+            fn wake(self: Arc<Self>) {
+                // SAFETY: no preconditions.
+                unsafe { pthread_testcancel() };
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+
+        let tests = Arc::new(Tests(OwnBool::new(false)));
+        let waker = Waker::from(Arc::clone(&tests));
+        let is_cancelled = move || {
+            let (wakers, place) = (Wakers::new(), Place::new(1, Duration::ZERO));
+            wakers.set(&place, waker);
+            // SAFETY: the calling thread is alive.
+            assert_eq!(unsafe { pthread_cancel(libc::pthread_self()) }, 0);
+            wakers.wake_all();
+            // It stays pending: the end of this thread is Rust, too.
+            std::mem::forget(stillpoint_sys::linux::Uncancelled::new());
+            wakers.remove(place);
+        };
+        std::thread::spawn(is_cancelled).join().expect("the thread returns");
+        assert!(tests.0.load(Ordering::Relaxed));
     }
 
     /// The holder of the lock finds the bit when it unlocks.
