@@ -731,7 +731,7 @@ struct still_hold;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *domain) STILL_NOEXCEPT;
 /* As still_protect: 1, and the pointer at `link` in `object`, which is the address of such a pointer, too; or 0, and NULL, if the pointer
- * is NULL. Releases the object that the hold held before. -ENOMEM, and NULL: the hold holds nothing. */
+ * is NULL. Then releases the object that the hold held before, in which `link` may lie. -ENOMEM, and NULL: the hold holds nothing. */
 STILL_NODISCARD int still_hold_protect_(struct still_hold *hold, const void *link, void *object) STILL_NOEXCEPT;
 /* Releases the object. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;

@@ -514,10 +514,10 @@ pub unsafe extern "C" fn still_hold_protect_(
         let hold = unsafe { find::<Hold>(hold)?.value() };
         // SAFETY: by the header, one thread at a time uses the hold.
         let held = unsafe { &mut *hold.held.get() };
+        let found = reserve::kept(|| Ok(raw::protect_owned(&hold.domain, link)));
+        // Not before: the link may lie in the object that is held.
         *held = None;
-        let Some((object, protected)) = reserve::kept(|| Ok(raw::protect_owned(&hold.domain, link)))? else {
-            return Ok(0);
-        };
+        let Some((object, protected)) = found? else { return Ok(0) };
         // Tells ThreadSanitizer what the acquire load orders; in inline code, it sees the load itself.
         tsan::acquire(link);
         *held = Some(protected);

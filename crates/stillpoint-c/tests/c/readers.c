@@ -2,6 +2,10 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static struct still_domain *domain;
 static struct still_reclaimer *reclaimer;
@@ -171,6 +175,64 @@ static void holds(void)
     CHECK(still_hold_free(hold) == 0);
 }
 
+/* The link lies in the object that the hold holds. While the call reads it, another thread frees what nobody holds. The page of the object
+ * cannot be read, so that the call stops there. */
+struct node {
+    struct node *next;
+};
+
+static struct node *first;
+static size_t page;
+static sem_t touched, looked;
+static int is_gone, was_gone;
+
+static void goes(void *node, void *context) STILL_NOEXCEPT
+{
+    (void)node;
+    (void)context;
+    __atomic_store_n(&is_gone, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *flushes(void *of)
+{
+    CHECK(sem_wait(&touched) == 0);
+    ssize_t left = still_flush((struct still_reclaimer *)of, 20000000);
+    was_gone = __atomic_load_n(&is_gone, __ATOMIC_SEQ_CST);
+    CHECK(left == (was_gone ? 0 : -ETIMEDOUT) && sem_post(&looked) == 0);
+    return NULL;
+}
+
+static void touches(int signal)
+{
+    (void)signal;
+    if (sem_post(&touched) != 0 || sem_wait(&looked) != 0 || mprotect(first, page, PROT_READ | PROT_WRITE) != 0)
+        _exit(1);
+}
+
+static void holds_the_link(struct node *next)
+{
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    void *memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED && sem_init(&touched, 0, 0) == 0 && sem_init(&looked, 0, 0) == 0);
+    struct node *link = first = (struct node *)memory, *found = NULL;
+    first->next = next;
+    is_gone = 0;
+    struct still_hold *hold = still_hold_new(domain);
+    CHECK(still_hold_protect(hold, &link, &found) == 1 && found == first);
+    CHECK(still_retire(reclaimer, still_exchange(&link, NULL), sizeof *first, goes, NULL) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, flushes, reclaimer) == 0);
+    struct sigaction action, before;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = touches;
+    CHECK(sigaction(SIGSEGV, &action, &before) == 0 && mprotect(first, page, PROT_NONE) == 0);
+    CHECK(still_hold_protect(hold, &first->next, &found) == (next != NULL) && found == next);
+    CHECK(sigaction(SIGSEGV, &before, NULL) == 0 && pthread_join(thread, NULL) == 0 && !was_gone);
+    /* Then it is released. */
+    CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && is_gone);
+    CHECK(still_hold_free(hold) == 0 && munmap(first, page) == 0);
+}
+
 /* Another thread holds up the wait. The wait ends at its limit, and names that thread. */
 static pthread_barrier_t there, seen;
 
@@ -227,6 +289,9 @@ static void run(uint32_t mode)
     CHECK(still_reader_free(reader) == 0);
     quiescent_states();
     holds();
+    struct node second = { NULL };
+    holds_the_link(&second);
+    holds_the_link(NULL);
     stalls();
     struct still_stats stats;
     stats.size = sizeof stats;
