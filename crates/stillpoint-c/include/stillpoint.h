@@ -104,7 +104,9 @@
  *   A reader and a local are for the thread that made them: [owner] marks the calls that only this thread may make. A reclaimer, a hold
  *   and a wheel are for one thread at a time. Freeing a handle while another thread uses it is an error of the program, which is not
  *   detected.
- *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function.
+ *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function. If futures
+ *   of Rust code await grace periods of the domain, still_unpin may wake them: have none in it, unless their executor allows that in a
+ *   handler.
  *   Threads may be cancelled if their cancellation is deferred: a cancellation that arrives during a call takes effect after the
  *   call. A thread that may be cancelled asynchronously must call no function of this header.
  *   If a thread has not freed a reader or a local, the end of the thread frees it, with everything that it holds. This includes threads
@@ -929,7 +931,7 @@ struct still_queue;
 STILL_NODISCARD struct still_queue *still_queue_new(const struct still_domain *domain) STILL_NOEXCEPT;
 
 /* Frees the handle. Pending callbacks pass to the domain, whose reclaimers call them, even if the queue was paused; this allocates.
- * Joins the thread of still_queue_start, which ends after the callback that is running and at most 63 more; it does not wait for
+ * Joins the thread of still_queue_start, which ends after its turn (still_queue_pause says how long that is); it does not wait for
  * readers. Other threads that serve the queue must have ended their calls. In the child of a fork(2), where the thread does not exist,
  * call still_queue_barrier first: pending callbacks are lost otherwise. -EBUSY from a callback of the queue. If the queue has such a
  * thread, -EDEADLK from another callback, a destructor or a stall hook. */
@@ -991,8 +993,9 @@ int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
  * has paused the queue. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
-/* Waits for the callback that is running. After that no callback runs until this thread calls still_queue_resume. Pauses nest, and
- * those of several threads may overlap. -EDEADLK from any callback, a destructor or a stall hook. */
+/* Waits for the callback that is running, if there is one, and for the rest of its turn: at most `limit` callbacks of
+ * still_queue_poll, otherwise 64, or as many as objects were protected when it looked. From then on no callback runs until this thread
+ * calls still_queue_resume. Pauses nest, and those of several threads may overlap. -EDEADLK from any callback, a destructor or a stall hook. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
 /* Ends a pause that this thread began. -EPERM: only other threads have paused the queue; -EINVAL: nobody has. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;
