@@ -130,7 +130,7 @@ proptest! {
     #[test]
     fn every_call_does_what_a_set_would(
         steps in steps(),
-        (size, bucket) in prop_oneof![Just((64, 256)), Just((16, 4096)), Just((200, 4096)), Just((16, 16))],
+        (size, bucket) in prop_oneof![Just((64, 256)), Just((16, 4096)), Just((200, 4096)), Just((16, 16)), Just((16, 1 << 14))],
         capacity in 1..400usize,
         cache in prop_oneof![Just(0), Just(5), Just(32), Just(64), Just(65)],
         high_water in 0..4u32,

@@ -46,6 +46,26 @@ fn a_write_to_a_free_object_is_reported_when_it_is_handed_out() {
     assert_eq!(pool.stats().misuses, 1);
 }
 
+/// The bucket has four rows of 64 objects.
+#[test]
+fn a_freed_object_rests_while_the_row_that_objects_come_from_has_others() {
+    let pool = RawPool::builder(256, 64, 64).stride(64).bucket_bytes(256 * 64);
+    let pool = pool.hardened(true).high_water(1).pages(Pages::Small).build().unwrap();
+    let local = pool.local().unwrap();
+    let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!((all.len(), pool.info().objects_per_block), (256, 256));
+    // SAFETY: allocated above, and freed once.
+    let free = |index: usize| unsafe { local.free(all[index]) }.unwrap();
+    (0..8).for_each(free);
+    for rested in [64, 65, 128, 192] {
+        free(rested);
+        assert!(!all[64..].contains(&local.alloc().unwrap()), "an object of another row came before");
+    }
+    let rest: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
+    assert_eq!(rest.len(), 8);
+    pool.audit().unwrap();
+}
+
 #[test]
 fn freed_objects_rest_while_others_of_their_bucket_do() {
     // Buckets of four objects. In a small pool, the objects of all buckets take turns.

@@ -255,11 +255,35 @@ impl Core {
             _ if free == objects => Spot::Whole,
             _ => Spot::Partial,
         };
-        if spot == expected {
-            Ok((live, remote))
-        } else {
-            Err(format!("bucket {bucket} has {free} of {objects} objects and is in {spot:?}"))
+        if spot != expected {
+            return Err(format!("bucket {bucket} has {free} of {objects} objects and is in {spot:?}"));
         }
+        self.check_rows(bucket)?;
+        Ok((live, remote))
+    }
+
+    /// Checks that the bucket leads to each of its rows with free objects once.
+    fn check_rows(&self, bucket: u32) -> Result<(), String> {
+        let some = self.rows_of(bucket).filter(|&(row, _)| !self.is_full(row)).count();
+        let mut next = self.rows[bucket as usize].first.get();
+        if some > 0 && self.geometry.bucket_of(next) == bucket && self.is_full(next) {
+            // It may be open.
+            next = self.rows[next as usize].next.get();
+        }
+        let mut seen = Vec::with_capacity(some);
+        while seen.len() < some {
+            if self.geometry.bucket_of(next) != bucket || self.is_full(next) {
+                return Err(format!("bucket {bucket} leads to row {next}, which has no free objects of it"));
+            }
+            seen.push(next);
+            next = self.rows[next as usize].next.get();
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        if seen.len() < some {
+            return Err(format!("bucket {bucket} leads to {} of {some} rows with free objects", seen.len()));
+        }
+        Ok(())
     }
 
     /// The objects that are allocated.
@@ -384,6 +408,9 @@ mod tests {
         finds("were freed again", |core, _, [.., sent]| {
             row(core, sent).live.set(0b10);
             row(core, sent).free.set(1);
+        });
+        finds("which has no free objects of it", |core, _, [broken, _, busy, _]| {
+            row(core, broken).first.set(busy);
         });
         finds("but 5 are counted", |_, shard, _| shard.out.set(shard.out.get() + 1));
     }

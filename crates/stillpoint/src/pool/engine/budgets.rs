@@ -322,6 +322,33 @@ fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
     core.audit().unwrap();
 }
 
+/// A bucket whose objects are all out gets back a few that lie far apart. What lies between them costs nothing.
+#[test]
+fn objects_far_apart_in_a_bucket_are_found_at_once() {
+    let objects = 64 * 4096;
+    for cache in [0, 512] {
+        let core = pool(objects, 1, cache);
+        let owner = Handle::new(&core).unwrap();
+        let mut out = all(&owner);
+        out.sort_unstable();
+        let far_apart = [out[objects - 1], out[objects / 2], out[0], out[1]];
+        assert_eq!(far_apart.map(|object| core.place_of(object).unwrap().row), [4095, 2048, 0, 0]);
+        for by_another in [true, false] {
+            for some in (1..=4).cycle().take(20) {
+                for &object in &far_apart[..some] {
+                    match by_another {
+                        true => core.free_without_shard(object),
+                        // SAFETY: allocated, and freed once.
+                        false => unsafe { owner.free(object) }.unwrap(),
+                    }
+                }
+                assert_eq!(each_within(some * FEW, &owner), some);
+            }
+        }
+        core.audit().unwrap();
+    }
+}
+
 #[test]
 fn whole_buckets_move_by_the_batch() {
     let core = pool(64, BUCKETS / 20, 0);

@@ -278,6 +278,8 @@ impl Core {
         let rows = self.geometry.rows();
         for bucket in first..first + buckets {
             let row = &self.rows[(bucket * rows) as usize];
+            row.first.set(bucket * rows);
+            (bucket * rows..(bucket + 1) * rows).for_each(|row| self.rows[row as usize].next.set(row + 1));
             if self.plan.common {
                 self.put_in_common(bucket * rows);
             } else {

@@ -220,7 +220,7 @@ impl<'p> Handle<'p> {
         if !found {
             self.count(|calls| &calls.failures, 1);
         } else if count == 1 && self.core.opens {
-            self.hold().open_next(None);
+            self.hold().open_next();
         }
         found
     }
@@ -456,7 +456,7 @@ impl<'p> Handle<'p> {
         self.count(|calls| &calls.given, objects.len());
         let hold = self.hold();
         hold.give_run(row, bits);
-        hold.open_next(Some(row));
+        hold.open_next();
     }
 
     /// Frees objects without a look at their buckets: many to magazines, and the rest to the cache, in which it makes room. Returns how many
@@ -573,7 +573,8 @@ impl Hold<'_> {
 
     /// Puts all objects of a bucket back into it.
     fn give_bucket(self, bucket: u32) {
-        for row in bucket..bucket + self.core.geometry.rows() {
+        // The row that comes back last is the first to be drawn from: go on from lower addresses to higher ones.
+        for row in (bucket..bucket + self.core.geometry.rows()).rev() {
             self.give_run(row, self.core.geometry.full(row));
         }
     }

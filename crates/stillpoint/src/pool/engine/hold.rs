@@ -74,30 +74,37 @@ impl<'c> Hold<'c> {
             unsafe { self.draw_row(bucket, to, most) }
         } else {
             // SAFETY: the caller promises room for `most` objects.
-            unsafe { self.draw_rows(bucket, to, most) }
+            unsafe { self.draw_rows(bucket, to, most.min(free as usize)) }
         };
         rows[bucket as usize].free.set(free - drawn as u32);
         self.shard.out.set(self.shard.out.get() + drawn as isize);
         drawn
     }
 
-    /// Draws from a bucket of several rows, and stores the row where it ends in `drained`: the rows before have no free
-    /// objects.
+    /// Draws from a bucket of several rows, which has at least `most` free objects. Looks only at rows that have some.
     ///
     /// # Safety
     /// As [`draw`](Hold::draw).
     #[inline(never)]
     unsafe fn draw_rows(self, bucket: u32, to: *mut *mut u8, most: usize) -> usize {
-        let (drained, mut drawn) = (&self.core.rows[bucket as usize].drained, 0);
-        for row in bucket + drained.get()..bucket + self.core.geometry.rows() {
+        let (first, mut drawn) = (&self.core.rows[bucket as usize].first, 0);
+        while drawn < most {
             // SAFETY: there is room for `most` objects, by the caller's promise, and `drawn` does not exceed `most`.
-            drawn += unsafe { self.draw_row(row, to.add(drawn), most - drawn) };
-            drained.set(row - bucket);
-            if drawn == most {
-                break;
-            }
+            let more = unsafe { self.draw_row(first.get(), to.add(drawn), most - drawn) };
+            debug_assert!(more > 0, "a bucket leads to rows with free objects");
+            drawn += more;
+            self.pass_full(bucket);
         }
         drawn
+    }
+
+    /// If the first row with free objects has none left, the next one is the first.
+    pub(super) fn pass_full(self, bucket: u32) {
+        let rows = &self.core.rows;
+        let first = rows[bucket as usize].first.get();
+        if self.core.is_full(first) {
+            rows[bucket as usize].first.set(rows[first as usize].next.get());
+        }
     }
 
     /// # Safety
@@ -157,11 +164,7 @@ impl<'c> Hold<'c> {
         let bucket = self.end_of(&self.shard.whole)?;
         self.shard.whole.remove(rows, bucket);
         (bucket..bucket + geometry.rows()).for_each(|row| rows[row as usize].live.set(geometry.full(row)));
-        let Row { free, drained, .. } = &rows[bucket as usize];
-        free.set(0);
-        if geometry.rows() > 1 {
-            drained.set(geometry.rows() - 1);
-        }
+        rows[bucket as usize].free.set(0);
         self.shard.out.set(self.shard.out.get() + geometry.objects() as isize);
         Some(bucket)
     }
@@ -229,9 +232,9 @@ impl<'c> Hold<'c> {
         }
         rows[row as usize].live.set(live & !freed);
         let bucket = geometry.bucket_of(row);
-        let Row { free, drained, .. } = &rows[bucket as usize];
-        if geometry.rows() > 1 {
-            drained.set(drained.get().min(row - bucket));
+        let free = &rows[bucket as usize].free;
+        if geometry.rows() > 1 && live == geometry.full(row) {
+            self.link(bucket, row);
         }
         let count = if freed == geometry.full(row) { geometry.in_row(row) } else { freed.count_ones() };
         let (before, now) = (free.get(), free.get() + count);
@@ -245,6 +248,20 @@ impl<'c> Hold<'c> {
             self.shard.partial.push(rows, bucket);
         }
         count
+    }
+
+    /// Adds a row to those of its bucket that have free objects, before `free` counts them.
+    fn link(self, bucket: u32, row: u32) {
+        let rows = &self.core.rows;
+        let Row { first, free, .. } = &rows[bucket as usize];
+        if free.get() > 0 && self.core.plan.hardened {
+            // What was freed just now comes after the objects of another row.
+            let after = &rows[first.get() as usize].next;
+            rows[row as usize].next.set(after.get());
+            return after.set(row);
+        }
+        rows[row as usize].next.set(first.get());
+        first.set(row);
     }
 
     /// Keeps a whole bucket. Above the high-water mark, gives the oldest buckets to the store.

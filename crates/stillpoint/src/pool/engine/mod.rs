@@ -300,6 +300,11 @@ impl Core {
         self.rows[bucket as usize].free.get() == self.geometry.objects()
     }
 
+    /// Whether no object of a row is free in its bucket. For the owner, and for audits.
+    fn is_full(&self, row: u32) -> bool {
+        self.rows[row as usize].live.get() == self.geometry.full(row)
+    }
+
     /// The shard that owns the bucket of a row.
     #[inline(always)]
     fn owner_of_row(&self, row: u32) -> u32 {

@@ -77,18 +77,14 @@ impl Shard {
 
 impl Hold<'_> {
     /// Opens the bucket from which the next object would be taken anyway: so objects go to other buckets as they would without an open one,
-    /// and these become whole. Of its rows, opens this one, if it is one of them. Nothing else is done with this value.
-    pub(crate) fn open_next(self, row: Option<u32>) {
+    /// and these become whole. Nothing else is done with this value.
+    pub(crate) fn open_next(self) {
         let (rows, geometry) = (&self.core.rows, &self.core.geometry);
         let Some(bucket) = self.shard.partial.first().or(self.shard.whole.first()) else { return };
         if !is(Variant::OpenInList) {
             self.list_of(bucket).remove(rows, bucket);
         }
-        let drained = &rows[bucket as usize].drained;
-        let row = row.filter(|&row| geometry.bucket_of(row) == bucket).unwrap_or(bucket + drained.get());
-        if geometry.rows() > 1 {
-            drained.set(drained.get().min(row - bucket));
-        }
+        let row = rows[bucket as usize].first.get();
         let (objects, start) = (geometry.in_row(row), self.core.address(row, 0).addr());
         self.shard.open.set(row, bucket, objects, start, objects as usize * geometry.stride());
     }
@@ -96,6 +92,9 @@ impl Hold<'_> {
     /// Puts the open bucket back into its list.
     pub(super) fn close(self, bucket: u32) {
         self.shard.open.unset();
+        if self.core.geometry.rows() > 1 {
+            self.pass_full(bucket);
+        }
         self.list_of(bucket).push(&self.core.rows, bucket);
     }
 }

@@ -21,9 +21,11 @@ pub(crate) struct Row {
     pub(crate) after: OwnU32,
     /// The bit at which the search begins, if old objects come first. For the owner.
     pub(crate) turn: OwnU32,
-    /// Of a bucket with several rows: the rows before this number, counted from its first row, have no free object. For
-    /// the owner.
-    pub(crate) drained: OwnU32,
+    /// Of a bucket with free objects: its rows that have some are this one and those that follow through `next`. If a
+    /// row is open, it is this one, and may be full. For the owner.
+    pub(crate) first: OwnU32,
+    /// The next row of the bucket with free objects. Of the last one, any value. For the owner.
+    pub(crate) next: OwnU32,
     /// The next bucket in the store.
     pub(crate) below: AtomicU32,
     /// On a separate cache line, since other threads write it.
@@ -49,7 +51,8 @@ impl Row {
             before: OwnU32::new(NONE),
             after: OwnU32::new(NONE),
             turn: OwnU32::new(0),
-            drained: OwnU32::new(0),
+            first: OwnU32::new(NONE),
+            next: OwnU32::new(NONE),
             below: AtomicU32::new(NONE),
             far: Far { remote: AtomicU64::new(0), behind: AtomicU32::new(NONE) },
         }
