@@ -271,6 +271,27 @@ fn a_shard_that_was_left_is_collected_bit_by_bit() {
     assert_eq!(each_within(ONCE + FEW, &needy), BUCKETS as usize);
 }
 
+/// Its buckets have a free object each, and its inbox has more rows than a call for many objects needs.
+#[test]
+fn many_objects_of_a_shard_that_was_left_cost_one_search() {
+    const MANY: usize = 256;
+    for cache in [0, 512] {
+        let core = pool(2, BUCKETS, cache);
+        let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+        let objects = all(&owner);
+        drop(owner);
+        objects.into_iter().step_by(2).for_each(|object| core.free_without_shard(object));
+        let mut some = [std::ptr::null_mut(); MANY];
+        for _ in 0..BUCKETS as usize / MANY {
+            // SAFETY: there is room for them.
+            let (steps, found) = steps(|| unsafe { needy.alloc_many(some.as_mut_ptr(), MANY) });
+            // For each object, a row is collected, its bucket put into a list, and the row drawn from.
+            assert!(found && steps <= ONCE + 3 * MANY + FEW, "{steps} steps");
+        }
+        core.audit().unwrap();
+    }
+}
+
 #[test]
 fn buckets_are_claimed_one_by_one() {
     for block in [false, true] {

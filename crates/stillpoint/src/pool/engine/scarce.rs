@@ -30,7 +30,7 @@ impl Hold<'_> {
                 0 if got >= want => break,
                 0 if self.collect() || self.find(false) => continue,
                 // SAFETY: `to` has room for `room` more objects.
-                0 => match unsafe { self.draw_left(to, room) } {
+                0 => match unsafe { self.draw_left(to, enough - got, room) } {
                     // SAFETY: `to` has room for `room` more objects.
                     0 => match unsafe { self.draw_sent(to, room) } {
                         None if self.empty_magazine() => 0,
@@ -116,20 +116,29 @@ impl Hold<'_> {
         self.stock()
     }
 
-    /// Takes single objects from the partial buckets of shards that no thread holds. The buckets keep their owner.
+    /// Takes single objects from the partial buckets of shards that no thread holds, bucket by bucket, until there are `enough`, or more if
+    /// the last bucket has them. The buckets keep their owner. Does not return before: the next search collects from all these shards.
     ///
     /// # Safety
     /// As [`draw`](Hold::draw).
-    unsafe fn draw_left(self, to: *mut *mut u8, most: usize) -> usize {
+    unsafe fn draw_left(self, to: *mut *mut u8, enough: usize, most: usize) -> usize {
+        let mut drawn = 0;
         for shard in self.core.shards().filter(|shard| shard.try_hold()) {
-            // SAFETY: `try_hold` succeeded just now; the caller has room.
-            let drawn = unsafe { Hold::new(shard).draw(to, most) };
+            // SAFETY: `try_hold` succeeded just now.
+            let left = unsafe { Hold::new(shard) };
+            while drawn < enough {
+                // SAFETY: the caller has room for `most` objects, and `drawn` of them were written.
+                match unsafe { left.draw(to.add(drawn), most - drawn) } {
+                    0 => break,
+                    more => drawn += more,
+                }
+            }
             shard.leave();
-            if drawn > 0 {
-                return drawn;
+            if drawn >= enough {
+                break;
             }
         }
-        0
+        drawn
     }
 
     /// Claims a bucket of a shard whose holder does not collect, if other threads have freed all objects of the bucket.
