@@ -292,6 +292,25 @@ fn many_objects_of_a_shard_that_was_left_cost_one_search() {
     }
 }
 
+/// What it could not use is where another thread finds it.
+#[test]
+fn a_call_that_fails_keeps_nothing() {
+    for count in [200, 400] {
+        let core = pool(2, 150, 512);
+        let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+        let objects = all(&owner);
+        drop(owner);
+        let free = objects.iter().step_by(2).map(|&object| core.free_without_shard(object)).count();
+        let mut some = [std::ptr::null_mut(); 400];
+        // SAFETY: there is room for them.
+        assert!(unsafe { !needy.alloc_many(some.as_mut_ptr(), count) });
+        assert_eq!((free, core.totals(), core.audit().unwrap().cached), (150, (300, 150), 0));
+        let other = Handle::new(&core).unwrap();
+        // SAFETY: there is room for them.
+        assert!(unsafe { other.alloc_many(some.as_mut_ptr(), free) });
+    }
+}
+
 #[test]
 fn buckets_are_claimed_one_by_one() {
     for block in [false, true] {

@@ -206,6 +206,7 @@ impl<'p> Handle<'p> {
             let call = || unsafe { self.alloc_many(to, count) };
             return self.open(call, |all, found| all.count_get(*found, count));
         }
+        let cached = self.shard.get().cache.len();
         let is_small = count <= self.core.cache_limit() && !self.shard.get().cache.is_large(count);
         // A search for more objects than the pool can have would leave others without any. It is counted, too, by the shard.
         let found = if self.attach().is_err() || count > self.core.maximum() {
@@ -219,10 +220,20 @@ impl<'p> Handle<'p> {
         };
         if !found {
             self.count(|calls| &calls.failures, 1);
+            self.put_back(cached);
         } else if count == 1 && self.core.opens {
             self.hold().open_next();
         }
         found
+    }
+
+    /// Puts what a call has drawn in vain back to where other threads find it: otherwise, two threads could keep from each other what each
+    /// lacks. Before the call, the cache had `cached` objects.
+    fn put_back(&self, cached: usize) {
+        let drawn = self.shard.get().cache.len().saturating_sub(cached);
+        if drawn > 0 {
+            self.hold().empty_cache(drawn);
+        }
     }
 
     /// Adds to a count of the handle's shard, if it holds one. Not called when the cache serves a call, which it would
