@@ -119,7 +119,10 @@
  *   starts, pauses or resumes a queue, or is in a call on a pool: the child would wait for that thread's locks for ever, or get an object
  *   twice.
  *   The child has one thread. It must call still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no
- *   thread, and refuses objects; still_queue_start gives a queue another thread.
+ *   thread, and refuses objects; still_queue_start gives a queue another thread. In the child, locals of the parent's other threads keep
+ *   their objects, and count for max_locals. Pools in reserved huge pages (STILL_PAGES_BEST takes them) may end the child by SIGBUS: they
+ *   are reserved for the parent alone, and a write by either needs a free one for a copy. Use STILL_PAGES_TRANSPARENT, or make the pool
+ *   in the child.
  *
  * MEMORY
  *   If there is no memory, a call that makes a handle returns NULL, with errno ENOMEM, and nothing has changed. still_retire,

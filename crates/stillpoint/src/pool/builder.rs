@@ -92,7 +92,8 @@ pub struct Objects<T> {
 }
 
 impl<T> Objects<T> {
-    /// `make` makes each object.
+    /// `make` makes each object. If the pool grows, it runs while other threads may wait for it: see
+    /// [`max_objects`](PoolBuilder::max_objects) for the locks that it must not take.
     pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Self { make: Box::new(make), reset: None }
     }
@@ -171,7 +172,9 @@ impl<P> PoolBuilder<P> {
     /// grows.
     ///
     /// Address space and headers for all of them are reserved when the pool is built. An allocation that grows the pool
-    /// takes as long as the kernel and the constructors of the new objects take.
+    /// takes as long as the kernel and the constructors of the new objects take. They run under a lock of the pool: an allocation in another
+    /// thread that finds too few objects waits for them. So a constructor must not wait for a thread that may be allocating from the pool,
+    /// nor take a lock under which others allocate: both threads would wait for ever.
     ///
     /// ```
     /// use stillpoint::pool::Pool;
