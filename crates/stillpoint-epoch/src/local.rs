@@ -268,7 +268,9 @@ impl Local {
     #[inline(always)]
     pub(crate) unsafe fn defer(&self, object: Object) {
         self.due.set(self.due.get().saturating_add(FUNCTION));
-        let mut list = self.list.take().unwrap_or_else(|| self.collector.shared().list());
+        let list = self.list.take().unwrap_or_else(|| self.collector.shared().list());
+        let mut lent = Lent { local: self, list: Some(list) };
+        let list = lent.list.as_mut().expect("it was put there just now");
         // SAFETY: the caller owns the object, which no later reader can reach, and any thread may destroy it, by the
         // caller's promise.
         let answer = unsafe { list.reclaimer.retire_raw(object) };
@@ -276,7 +278,7 @@ impl Local {
             self.due.set(self.due.get().max(DUE));
         }
         let mut panic = None;
-        self.keep(list, &mut panic);
+        lent.give_back(&mut panic);
         if let Err(refused) = answer {
             // SAFETY: the object was handed back, so the caller's promise still holds: the caller owns it, no later
             // reader can reach it, and any thread may destroy it.
@@ -343,6 +345,31 @@ impl Local {
                 self.list.set(Some(list));
             }
         }
+    }
+}
+
+/// The list of a local while an object is put into it. It comes back even if a function that runs meanwhile panics: what waits in a list that is
+/// dropped would be left to the domain, object by object.
+struct Lent<'l> {
+    local: &'l Local,
+    list: Option<Box<List>>,
+}
+
+impl Lent<'_> {
+    #[inline]
+    fn give_back(&mut self, panic: &mut Option<Panic>) {
+        if let Some(list) = self.list.take() {
+            self.local.keep(list, panic);
+        }
+    }
+}
+
+impl Drop for Lent<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let mut panic = None;
+        self.give_back(&mut panic);
+        panics::resume(panic);
     }
 }
 

@@ -100,6 +100,40 @@ fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
     assert!(pinned.is_none() && count.get() > 0 && domain::of(&collector).stats().beyond_limits > 0);
 }
 
+/// A function that panics while a call makes room takes the functions that wait in this thread's list out of no place: no call then moves all.
+#[test]
+fn a_panic_while_room_is_made_leaves_the_list_where_it_is() {
+    let limited = domain::builder().max_pending(rounds(1000, 100)).build().unwrap();
+    let collector = domain::collector(limited);
+    let (handle, other, count) = (collector.register(), collector.register(), Count::default());
+    // After the first region, a few functions stay in the thread's list.
+    [&handle, &other].map(|handle| drop(handle.pin()));
+    let pinned = other.pin();
+    let guard = handle.pin();
+    // SAFETY: nothing is borrowed.
+    unsafe { guard.defer_unchecked::<_, ()>(|| panic!("on purpose")) };
+    drop(guard);
+    // In the meantime a round gives it a token, for which the other region is in the way.
+    (0..150).for_each(|_| drop(handle.pin()));
+    let guard = handle.pin();
+    for _ in 0..rounds(990, 90) {
+        defer_destroy(&handle, &count);
+    }
+    drop(pinned);
+    let mut panicked = 0;
+    for _ in 0..rounds(100, 20) {
+        let defers =
+            || std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| defer_destroy(&handle, &count)));
+        let (steps, answer) = steps_of(defers);
+        panicked += usize::from(answer.is_err());
+        assert!(steps <= 2 * POLL, "{steps} steps of a deferral");
+    }
+    assert_eq!(panicked, 1);
+    let before = count.get();
+    drop(guard);
+    eprintln!("COUNT {}", count.get() - before);
+}
+
 /// The end of a region looks at one share of the waiting functions at most, whether or not readers are in the way.
 /// After a bounded number of regions, nothing is left.
 #[test]

@@ -36,7 +36,7 @@
 //! | `stillpoint_pool_capacity`, `_in_use` | objects of a pool, and those that are allocated |
 //! | `stillpoint_pool_misuses_total` | double frees and the like |
 //! | `stillpoint_timer_timers` | timers in a wheel or a service |
-//! | `stillpoint_timer_time_went_back_total` | polls with a time before that of an earlier one |
+//! | `stillpoint_timer_time_went_back_total` | polls with a time before that of an earlier one; a `DelayQueue` has none |
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -209,7 +209,8 @@ impl Metrics {
     ///
     /// Takes as long as these calls: a domain's looks at all its readers. Allocates; may run at any time on any thread, also several
     /// times at once. A domain that has ended, and what is gone, keep their last numbers until the exporter forgets them. Of domains
-    /// of one name, the gauges show one, and the counters the largest. If the last handle of a domain, or the last `Arc` of an
+    /// of one name, the gauges show one, and the counters the largest; so a table that is added under the name of one that is gone counts
+    /// only when it has counted more. If the last handle of a domain, or the last `Arc` of an
     /// owner, is dropped meanwhile, this call drops what they own.
     ///
     /// # Panics

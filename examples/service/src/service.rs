@@ -60,14 +60,18 @@ struct App {
 type Answer<T> = Result<T, StatusCode>;
 
 async fn login(State(app): State<Arc<App>>, user: String) -> Answer<String> {
-    let id = rand::random();
-    let timer = app.expiry.insert(id, Duration::MAX).or(Err(StatusCode::SERVICE_UNAVAILABLE))?;
+    let (id, ttl) = (rand::random(), app.config.get().expect("never empty").ttl);
+    let timer = app.expiry.insert(id, ttl).or(Err(StatusCode::SERVICE_UNAVAILABLE))?;
     let session = Session { user: user.into(), note: RcuCell::new("".into()), timer };
     if app.sessions.insert(id, session).is_err() {
         app.expiry.remove(&timer);
         return Err(StatusCode::SERVICE_UNAVAILABLE);
     }
-    app.expiry.reset(&timer, app.config.get().expect("never empty").ttl); // not before there is a session to expire
+    if !app.expiry.reset(&timer, ttl) {
+        // The timer was due before there was a session to remove.
+        _ = app.sessions.remove_if(&id, |_, session| session.timer == timer);
+        return Err(StatusCode::SERVICE_UNAVAILABLE);
+    }
     Ok(id.to_string())
 }
 

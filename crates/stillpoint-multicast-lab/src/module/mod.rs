@@ -88,7 +88,7 @@ pub struct Options {
 struct Tested {
     vcpus: usize,
     kernel: String,
-    accel: &'static str,
+    accel: String,
     wall_s: f64,
     checks: Vec<Check>,
     rates: Vec<Rate>,

@@ -1,10 +1,14 @@
 //! Who is woken, and how often.
 
-use std::future::Future;
+use std::cell::Cell;
+use std::future::{poll_fn, Future};
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+use stillpoint::timer::delay_queue::DelayQueue;
 
 use super::mock::{due, insert, queue, Bell, Call, HOUR, MS};
 
@@ -229,4 +233,31 @@ fn a_sleep_that_ends_too_early_gives_other_tasks_their_turn() {
     }
     mock.advance(HOUR);
     assert!(next.as_mut().poll(&mut cx).is_ready());
+}
+
+/// An executor does not interrupt a task that is always ready.
+#[test]
+fn a_task_that_takes_many_due_items_lets_others_have_their_turn() {
+    const ITEMS: u64 = 1_000;
+    let queue = DelayQueue::new();
+    (0..ITEMS).for_each(|item| drop(queue.insert(item, Duration::ZERO).unwrap()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (set, left, turns) = (tokio::task::LocalSet::new(), Rc::new(Cell::new(ITEMS)), Cell::new(0));
+    let of_taker = Rc::clone(&left);
+    set.spawn_local(async move {
+        while of_taker.get() > 0 {
+            queue.next(|at| tokio::time::sleep_until(at.into())).await.unwrap();
+            of_taker.set(of_taker.get() - 1);
+        }
+    });
+    let other = set.spawn_local(poll_fn(move |cx| {
+        if left.get() == 0 {
+            return Poll::Ready(turns.get());
+        }
+        turns.set(turns.get() + 1);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }));
+    let turns = runtime.block_on(set.run_until(other)).unwrap();
+    assert!(turns > ITEMS / 200, "{turns} turns beside {ITEMS} items");
 }

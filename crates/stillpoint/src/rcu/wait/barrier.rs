@@ -25,8 +25,9 @@ impl Domain {
     /// adopted, and what it has already taken in from its handles: that is in the same list. It does not include what was handed to a
     /// [`Reclaimer`](crate::rcu::Reclaimer), or what that has adopted: only that reclaimer frees it, when its owner polls.
     ///
-    /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. It looks at every
-    /// thread and table that has written. Meanwhile no other thread adopts what is left to the domain.
+    /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. (The library that this crate is
+    /// part of must stay loaded while threads run that have used it: their ends call it.) It looks at every thread and table that has
+    /// written. Meanwhile no other thread adopts what is left to the domain.
     ///
     /// # Errors
     /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected load of

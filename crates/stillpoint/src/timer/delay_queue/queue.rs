@@ -356,6 +356,8 @@ impl<T> DelayQueue<T> {
     /// The time that it is given may be earlier than the next deadline: the queue moves items between the levels of its wheel
     /// then, at most twelve times for each item. A sleep that ends too early costs only another sleep.
     ///
+    /// While items are due, a task that takes one after the other lets other tasks have their turn once in 128 calls.
+    ///
     /// # Cancellation
     ///
     /// The future may be dropped at any time, for example by a `select!`: it has not taken an item until it is ready. If it was the
@@ -393,6 +395,10 @@ impl<T> DelayQueue<T> {
         let mut sleep = pin!(None::<F>);
         let mut until = NEVER;
         poll_fn(|cx| {
+            if self.shared.is_others_turn() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let mut has_slept = false;
             loop {
                 let tick = match waiter.ask(Sleeper::Task(cx.waker())) {
@@ -412,8 +418,8 @@ impl<T> DelayQueue<T> {
                         sleep.set(Some(sleep_until(self.shared.time.instant(tick))));
                     }
                 }
-                let Some(sleeping) = sleep.as_mut().as_pin_mut() else { return Poll::Pending };
-                if sleeping.poll(cx).is_pending() {
+                if sleep.as_mut().as_pin_mut().is_none_or(|sleeping| sleeping.poll(cx).is_pending()) {
+                    self.shared.slept();
                     return Poll::Pending;
                 }
                 sleep.set(None);
