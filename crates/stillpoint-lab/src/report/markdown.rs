@@ -49,7 +49,7 @@ pub(super) fn text(read: &[Read]) -> String {
     for (picture, shows) in PICTURES {
         let _ = write!(page, "![{shows}](../pictures/{picture}.svg)\n\n");
     }
-    page += "`stillpoint report --markdown` wrote this page from the results of these commands. Single runs vary, and so do machines: repeat them.\n\n";
+    page += "`stillpoint report docs/results --markdown docs/guide/performance.md` wrote this page from the results of these commands. Single runs vary, and so do machines: repeat them.\n\n";
     for of in read {
         let _ = write!(page, "- `{}`", of.command.replacen("stillpoint", "cargo run --release --", 1));
         for (name, value) in of.machine.iter().filter(|(name, _)| MACHINE.contains(&&***name)) {

@@ -356,7 +356,8 @@ impl<T> DelayQueue<T> {
     /// The time that it is given may be earlier than the next deadline: the queue moves items between the levels of its wheel
     /// then, at most twelve times for each item. A sleep that ends too early costs only another sleep.
     ///
-    /// While items are due, a task that takes one after the other lets other tasks have their turn once in 128 calls.
+    /// While items are due, a task that takes one after the other lets other tasks have their turn once in 128 calls: that poll wakes the task
+    /// and is pending.
     ///
     /// # Cancellation
     ///
