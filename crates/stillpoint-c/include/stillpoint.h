@@ -105,8 +105,8 @@
  *   and a wheel are for one thread at a time. Freeing a handle while another thread uses it is an error of the program, which is not
  *   detected.
  *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function. If futures
- *   of Rust code await grace periods of the domain, still_unpin may wake them: have none in it, unless their executor allows that in a
- *   handler.
+ *   of Rust code await grace periods of the domain, still_unpin may wake them. Use no such futures there, unless their executor can be
+ *   woken from a handler.
  *   Threads may be cancelled if their cancellation is deferred: a cancellation that arrives during a call takes effect after the
  *   call. A thread that may be cancelled asynchronously must call no function of this header.
  *   If a thread has not freed a reader or a local, the end of the thread frees it, with everything that it holds. This includes threads
@@ -120,9 +120,9 @@
  *   twice.
  *   The child has one thread. It must call still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no
  *   thread, and refuses objects; still_queue_start gives a queue another thread. In the child, locals of the parent's other threads keep
- *   their objects, and count for max_locals. Pools in reserved huge pages (STILL_PAGES_BEST takes them) may end the child by SIGBUS: they
- *   are reserved for the parent alone, and a write by either needs a free one for a copy. Use STILL_PAGES_TRANSPARENT, or make the pool
- *   in the child.
+ *   their objects, and count towards max_locals. A pool in reserved huge pages (STILL_PAGES_BEST takes them) may end the child by
+ *   SIGBUS: the pages are reserved only for the parent, and a write by either process needs a free huge page for the copy. Use
+ *   STILL_PAGES_TRANSPARENT, or make the pool in the child.
  *
  * MEMORY
  *   If there is no memory, a call that makes a handle returns NULL, with errno ENOMEM, and nothing has changed. still_retire,
@@ -736,7 +736,8 @@ struct still_hold;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *domain) STILL_NOEXCEPT;
 /* As still_protect: 1, and the pointer at `link` in `object`, which is the address of such a pointer, too; or 0, and NULL, if the pointer
- * is NULL. Then releases the object that the hold held before, in which `link` may lie. -ENOMEM, and NULL: the hold holds nothing. */
+ * is NULL. After the load, releases the object that the hold held before: `link` may lie in that object. -ENOMEM, and NULL: the hold holds
+ * nothing. */
 STILL_NODISCARD int still_hold_protect_(struct still_hold *hold, const void *link, void *object) STILL_NOEXCEPT;
 /* Releases the object. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;
@@ -996,9 +997,9 @@ int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
  * has paused the queue. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
-/* Waits for the callback that is running, if there is one, and for the rest of its turn: at most `limit` callbacks of
- * still_queue_poll, otherwise 64, or as many as objects were protected when it looked. From then on no callback runs until this thread
- * calls still_queue_resume. Pauses nest, and those of several threads may overlap. -EDEADLK from any callback, a destructor or a stall hook. */
+/* Waits for the callback that is running, if there is one, and for the rest of its turn. A turn of still_queue_poll has at most `limit` callbacks.
+ * Any other has at most 64 or, if that is more, as many as there were protected objects at the last scan. From then on no callback runs until this
+ * thread calls still_queue_resume. Pauses nest, and those of several threads may overlap. -EDEADLK from any callback, destructor or stall hook. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
 /* Ends a pause that this thread began. -EPERM: only other threads have paused the queue; -EINVAL: nobody has. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;

@@ -100,7 +100,7 @@ fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
     assert!(pinned.is_none() && count.get() > 0 && domain::of(&collector).stats().beyond_limits > 0);
 }
 
-/// A function that panics while a call makes room takes the functions that wait in this thread's list out of no place: no call then moves all.
+/// A function panics while a call makes room. What waits in this thread's list stays there, so no call has to move all of it.
 #[test]
 fn a_panic_while_room_is_made_leaves_the_list_where_it_is() {
     let limited = domain::builder().max_pending(rounds(1000, 100)).build().unwrap();
@@ -113,7 +113,7 @@ fn a_panic_while_room_is_made_leaves_the_list_where_it_is() {
     // SAFETY: nothing is borrowed.
     unsafe { guard.defer_unchecked::<_, ()>(|| panic!("on purpose")) };
     drop(guard);
-    // In the meantime a round gives it a token, for which the other region is in the way.
+    // Meanwhile a round gives it a token, which the other region holds up.
     (0..150).for_each(|_| drop(handle.pin()));
     let guard = handle.pin();
     for _ in 0..rounds(990, 90) {

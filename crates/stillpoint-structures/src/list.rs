@@ -259,8 +259,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     ///
     /// # Panics
     /// If `reader` or `reclaimer` belongs to another domain. If the reclaimer is full, this call may free other objects. If one
-    /// of their destructors panics, so does this call, with that panic. It also panics with `K::cmp`. Unless the key was inserted before, key
-    /// and value are dropped then.
+    /// of their destructors panics, so does this call, with that panic. If `K::cmp` panics, so does this call. Key and value
+    /// are then dropped, unless they were inserted already.
     pub fn insert(&self, key: K, value: V, reader: &Reader, reclaimer: &mut Reclaimer) -> Result<(), (K, V)> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);
@@ -287,7 +287,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// removed and not unlinked yet.
     ///
     /// # Panics
-    /// As [`insert`](List::insert). The key may be gone then: the entry is lost.
+    /// As [`insert`](List::insert). The entry may have been removed by then: it is lost.
     pub fn remove<'a>(
         &'a self,
         key: &K,

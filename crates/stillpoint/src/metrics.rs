@@ -209,8 +209,8 @@ impl Metrics {
     ///
     /// Takes as long as these calls: a domain's looks at all its readers. Allocates; may run at any time on any thread, also several
     /// times at once. A domain that has ended, and what is gone, keep their last numbers until the exporter forgets them. Of domains
-    /// of one name, the gauges show one, and the counters the largest; so a table that is added under the name of one that is gone counts
-    /// only when it has counted more. If the last handle of a domain, or the last `Arc` of an
+    /// of one name, the gauges show one, and the counters the largest; so if a table is added under the name of one that is gone, its counts
+    /// show only once they exceed the old ones. If the last handle of a domain, or the last `Arc` of an
     /// owner, is dropped meanwhile, this call drops what they own.
     ///
     /// # Panics

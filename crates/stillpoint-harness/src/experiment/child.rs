@@ -30,14 +30,22 @@ pub enum OnInterrupt {
 const TUNABLES: &str = "GLIBC_TUNABLES";
 /// By this tunable, `malloc` asks for transparent huge pages.
 const HUGE_PAGES: &str = "glibc.malloc.hugetlb";
+/// Set in a program that has started itself anew: of a program with capabilities, glibc takes the tunable away.
+const ANEW: &str = "STILLPOINT_STARTED_ANEW";
 /// The environment of a child whose `malloc` has small pages, in an experiment about how much memory there is.
 pub const MALLOC_ON_SMALL_PAGES: &[(&str, &str)] = &[(TUNABLES, "")];
 
+/// Whether glibc's `malloc` was told to ask for transparent huge pages when this program started.
+pub fn malloc_asks_for_huge_pages() -> bool {
+    let tunables = std::env::var(TUNABLES).unwrap_or_default();
+    cfg!(target_env = "gnu") && tunables.split(':').any(|tunable| tunable == format!("{HUGE_PAGES}=1"))
+}
+
 /// Starts this program anew in this process, so that glibc's `malloc` asks for transparent huge pages, for every contender alike: our tables
-/// and pools do so by themselves. Returns if the environment says already what `malloc` does, or if that fails.
+/// and pools do so by themselves. Returns if that was done, if the environment says already what `malloc` does, or if it fails.
 pub fn on_huge_pages() {
     let mut tunables = std::env::var_os(TUNABLES).unwrap_or_default();
-    if tunables.to_string_lossy().contains(HUGE_PAGES) {
+    if std::env::var_os(ANEW).is_some() || tunables.to_string_lossy().contains(HUGE_PAGES) {
         return;
     }
     if !tunables.is_empty() {
@@ -47,7 +55,7 @@ pub fn on_huge_pages() {
     let (mut arguments, Ok(program)) = (std::env::args_os(), std::env::current_exe()) else { return };
     let name = arguments.next().unwrap_or_else(|| program.clone().into());
     // It returns only if it fails: then everybody's memory from `malloc` is in small pages.
-    let _ = Command::new(program).arg0(name).args(arguments).env(TUNABLES, tunables).exec();
+    let _ = Command::new(program).arg0(name).args(arguments).env(TUNABLES, tunables).env(ANEW, "1").exec();
 }
 
 /// What a child process is asked to do.

@@ -18,8 +18,8 @@ pub fn disturbance<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Option<String
     let disturbed = watched.iter().filter(disturbs).count();
     let (most, _) = watched.iter().filter(disturbs).max_by(|one, other| one.0.total_cmp(&other.0))?;
     Some(format!(
-        "Other programs ran on these CPUs during {disturbed} of the {} that are watched for them (up to {most:.2} CPUs): \
+        "Other programs ran on these CPUs during {disturbed} of {} (up to {most:.2} CPUs): \
          their figures are worse than they should be.",
-        number_of(watched.len() as u64, "row")
+        number_of(watched.len() as u64, "watched row")
     ))
 }

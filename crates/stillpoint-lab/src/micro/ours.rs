@@ -247,6 +247,6 @@ fn heavy(iterations: u64) {
     for _ in 0..iterations {
         domain
             .synchronize()
-            .unwrap_or_else(|error| panic!("the heavy fence failed, although it worked before: {error}"));
+            .unwrap_or_else(|error| panic!("the wait failed, although nobody is waited for: {error}"));
     }
 }

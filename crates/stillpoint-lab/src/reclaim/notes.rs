@@ -1,5 +1,6 @@
 //! How the rows came about: the structures, their memory, and the price of a fence.
 
+use stillpoint_harness::experiment::child;
 use stillpoint_harness::machine::proc;
 use stillpoint_harness::output::format::{bytes, micros};
 use stillpoint_harness::output::json::Row;
@@ -22,12 +23,14 @@ pub(super) fn of(plan: &Plan, rows: &[Row], huge_pages: bool, fence: Option<f64>
         format!("A heavy fence of our writers takes {time} beside a thread that runs (median).")
     });
     let has = |group: &str| rows.iter().any(|row| peers::group(&row.contender) == group);
-    let tables = (*structure == Structure::Table && !rows.is_empty()).then(|| tables(has, huge_pages));
+    let tables = (*structure == Structure::Table && !rows.is_empty())
+        .then(|| tables(has, huge_pages, child::malloc_asks_for_huge_pages()));
     [Some(what), tables, fence].into_iter().flatten().collect()
 }
 
 /// The hash tables of the groups that have rows, and where their memory is from. `huge_pages`: whether DPDK has reserved ones.
-fn tables(has: impl Fn(&str) -> bool, huge_pages: bool) -> String {
+/// `malloc_asks`: whether `malloc` asks for transparent ones.
+fn tables(has: impl Fn(&str) -> bool, huge_pages: bool, malloc_asks: bool) -> String {
     let of = |all: &[(&str, &'static str)]| {
         all.iter().filter(|(group, _)| has(group)).map(|&(_, words)| words).collect::<Vec<_>>()
     };
@@ -61,7 +64,9 @@ fn tables(has: impl Fn(&str) -> bool, huge_pages: bool) -> String {
         text += &format!(" Memory: {}.", on_large_pages.join(", "));
     }
     if !from_malloc.is_empty() {
-        text += &format!(" From malloc, which asks for them, too: {}.", from_malloc.join(", "));
+        let pages =
+            if malloc_asks { "which also asks for transparent huge pages" } else { "with small pages" };
+        text += &format!(" From malloc, {pages}: {}.", from_malloc.join(", "));
     }
     text
 }
@@ -73,9 +78,9 @@ mod tests {
     #[test]
     fn only_tables_that_have_rows_are_explained() {
         assert_eq!(
-            tables(|group| ["stillpoint", "papaya"].contains(&group), false),
+            tables(|group| ["stillpoint", "papaya"].contains(&group), false, false),
             "Tables: stillpoint::table; papaya. Memory: stillpoint::table asks for transparent huge pages. \
-             From malloc, which asks for them, too: papaya's table."
+             From malloc, with small pages: papaya's table."
         );
     }
 }

@@ -155,7 +155,7 @@ mod tests {
         let disturbed = foreign(cost("pin", "stillpoint/guard", 2.0).with("round_s", 1.0));
         assert!(
             page(vec![disturbed.clone()])
-                .contains("Other programs ran on these CPUs during 1 of the 1 row that are")
+                .contains("Other programs ran on these CPUs during 1 of 1 watched row ")
         );
         // It is not ahead by such a row.
         let rows = vec![disturbed, cost("pin", "crossbeam-epoch", 8.0).with("round_s", 1.0)];

@@ -142,7 +142,7 @@ fn preempted_readers_are_held_against_one_reader_a_core() {
         let ours = "stillpoint/protected";
         verdict(name, what, &[of_preempt(ours, 1, 90.0, 1.0), of_preempt(ours, 16, mean, 1.6)])
     };
-    // In µs: one reader a core is waited for while the writer sleeps, so beside it no mean could be long.
+    // In µs: with one reader a core, the wait falls into the writer's sleep, so a ratio to that mean would hide a long one.
     let mean = "mean grace period under overcommit, µs";
     let Some(met) = of("preempt-met", mean, 99.0) else { return };
     assert!(met.0.starts_with("    met: preempt: "), "{met:?}");

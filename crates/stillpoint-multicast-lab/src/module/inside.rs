@@ -66,7 +66,9 @@ pub fn run(inside: &Inside) -> Result<(), Stop> {
     // Each entry of the slow side came behind a fence, and the domain has counted its own.
     let (operations, issued) = (counted()? - before, u64::from(entries) + fences);
     if operations < issued {
-        return Err(failed(format!("the module did {operations} operations for {issued} fences and more")));
+        return Err(failed(format!(
+            "the module did only {operations} operations for at least {issued} fences"
+        )));
     }
     drop(device);
     reopen().map_err(failed)?;

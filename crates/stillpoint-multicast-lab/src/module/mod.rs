@@ -159,11 +159,10 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
             tested.count(Outcome::Fail)
         ));
     }
-    let skipped: usize = machines.iter().map(|tested| tested.count(Outcome::Skip)).sum();
-    if skipped > 0 {
-        output::tell(format!(
-            "skipped: checks of the module: {skipped} of them did not run: the lines that begin with skip say why"
-        ));
+    for check in
+        machines.iter().flat_map(|tested| &tested.checks).filter(|check| check.outcome == Outcome::Skip)
+    {
+        output::tell(format!("skipped: {}: {}", check.promise, check.detail));
     }
     target.write(&machine, &[], Extra { skipped: None, machines })?;
     if interrupt::requested() {

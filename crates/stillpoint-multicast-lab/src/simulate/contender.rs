@@ -63,7 +63,7 @@ macro_rules! contenders {
 /// All of them, in the order of the tables.
 pub(crate) const CONTENDERS: &[Contender] = contenders! {
     "flat": Flat [], "the kernel's smp_call_function_many(), one interrupt after the other: before Linux 5.4, and to a part of the CPUs";
-    "flat+mutex": Flat [mutex], "the same under one mutex for the whole machine: Linux since 2024";
+    "flat+mutex": Flat [mutex], "the same under one mutex for the whole machine, as Linux has since 2024";
     "flat+every": Flat [every], "flat, with an interrupt even to a CPU that already has one on its way";
     "cluster": Cluster [], "the kernel's call, with one interrupt command for each cluster of CPUs";
     "shorthand": Shorthand [], "the kernel's call since Linux 5.4: one interrupt command if it is for all other CPUs";

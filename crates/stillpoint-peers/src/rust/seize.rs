@@ -81,16 +81,4 @@ pub(crate) const MICRO: &[Micro] = &[
             exchange(iterations, |old| unsafe { collector.retire(old, reclaim::boxed) });
         },
     },
-    Micro {
-        contender: NAME,
-        operation: "heavy",
-        run: |iterations| {
-            let collector = Collector::new();
-            let guard = collector.enter();
-            for _ in 0..iterations {
-                // `flush` issues the barrier before it looks at the batch, which is empty here.
-                guard.flush();
-            }
-        },
-    },
 ];

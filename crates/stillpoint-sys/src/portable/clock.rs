@@ -13,16 +13,17 @@ pub fn ticks() -> u64 {
     return nanoseconds();
 }
 
-/// Nanoseconds of a clock that does not go back. On Unix without a lock, which a child of a `fork` during the first call would find held.
+/// Nanoseconds: on Linux those of `CLOCK_MONOTONIC`, without a lock, which a child of a `fork` during the first call would find held; elsewhere
+/// since the first call in this process.
 pub fn nanoseconds() -> u64 {
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is writable. Every system has this clock.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
-    #[cfg(not(unix))]
+    #[cfg(not(target_os = "linux"))]
     {
         static BEGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         BEGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64

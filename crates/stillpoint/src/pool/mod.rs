@@ -59,9 +59,9 @@
 //!
 //! Fork while no other thread is in a call on a pool that the child uses: the child has what that thread left half done. What the parent's other
 //! threads keep stays with their locals, which nobody drops in the child: caches and buckets are out of reach there, and these locals
-//! count for [`max_locals`](PoolBuilder::max_locals).
+//! count towards [`max_locals`](PoolBuilder::max_locals).
 //!
-//! Reserved huge pages are reserved for the parent alone. When it or the child first writes to such a page after the fork, the kernel makes a
+//! Reserved huge pages are reserved only for the parent. When the parent or the child first writes to such a page after the fork, the kernel makes a
 //! copy. If no huge page is free, the child ends by SIGBUS, at once or when it next uses the page. So make the pool after the fork, or with
 //! [`Pages::Transparent`](memory::Pages::Transparent).
 //!

@@ -121,8 +121,8 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
         unsafe { link.protect_in(self.fence, || record.exclusive_hazard()) }
     }
 
-    /// Begins a region, as [`Reader::pin`](super::Reader::pin) does. If the guard before was forgotten, its region ends here; a future
-    /// that waits for it is told when this one ends.
+    /// Begins a region, as [`Reader::pin`](super::Reader::pin) does. If the previous guard was forgotten, its region ends here, but a future
+    /// that waits for that is woken only when the new region ends.
     #[inline(always)]
     pub fn pin(&mut self) -> ArrayGuard<'_, T> {
         self.core.protocol.enter(self.fence, self.record);

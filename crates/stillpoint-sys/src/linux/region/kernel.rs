@@ -83,7 +83,9 @@ impl Reservation {
     pub unsafe fn empty(&self, offset: usize, bytes: usize, made: Made) {
         let unit = if made == Made::Reserved { HUGE } else { SMALL };
         // SAFETY: within the reservation; nothing refers to the part, by the caller's promise.
-        if !unsafe { withdraw(self.start.add(offset), bytes.next_multiple_of(unit)) } {
+        let is_back =
+            unsafe { withdraw(self.start.add(offset), bytes.next_multiple_of(unit), made == Made::Reserved) };
+        if !is_back {
             // Relaxed: as in `fill`.
             self.lost_from.fetch_min(offset, Ordering::Relaxed);
         }
@@ -150,7 +152,7 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
         answer => answer.map(drop).map_err(memory),
     });
     // SAFETY: filled just now, and nothing uses it.
-    if answer.is_err() && !unsafe { withdraw(begin, bytes) } {
+    if answer.is_err() && !unsafe { withdraw(begin, bytes, true) } {
         return Err(Refusal::Lost);
     }
     answer
@@ -190,7 +192,7 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
         Ok(advised && huge_kib(begin) > before)
     });
     // SAFETY: filled just now, and nothing uses it.
-    if answer.is_err() && !unsafe { withdraw(begin, bytes) } {
+    if answer.is_err() && !unsafe { withdraw(begin, bytes, false) } {
         return Err(Refusal::Lost);
     }
     answer.map(|is_huge| if is_huge { Made::Transparent } else { Made::Small })
@@ -200,7 +202,16 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
 ///
 /// # Safety
 /// The addresses belong to a reservation, and nothing refers to them.
-unsafe fn withdraw(begin: NonNull<u8>, bytes: usize) -> bool {
+unsafe fn withdraw(begin: NonNull<u8>, bytes: usize, is_reserved: bool) -> bool {
+    if !is_reserved {
+        // A failure leaves memory there, or access to it: a later part is filled as well, and the reservation unmaps both.
+        // SAFETY: nothing refers to the addresses.
+        unsafe {
+            libc::madvise(begin.as_ptr().cast(), bytes, libc::MADV_DONTNEED);
+            libc::mprotect(begin.as_ptr().cast(), bytes, libc::PROT_NONE);
+        }
+        return true;
+    }
     // SAFETY: nothing refers to the addresses.
     let is_done = unsafe { map(begin.as_ptr(), bytes, libc::PROT_NONE, libc::MAP_FIXED) }.is_ok();
     // A mapping that is refused may leave a hole.

@@ -311,6 +311,31 @@ fn a_call_that_fails_keeps_nothing() {
     }
 }
 
+/// What a thread had in its cache before stays there: in its own buckets, other threads would not find it, while those whose shards are left
+/// would be in its cache.
+#[test]
+fn a_call_that_fails_keeps_only_what_it_had() {
+    for count in [200, 400] {
+        let core = pool(2, 170, 512);
+        let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+        let own: Vec<_> = (0..40).map(|_| needy.alloc().unwrap()).collect();
+        let objects = all(&owner);
+        drop(owner);
+        let free = objects.iter().step_by(2).map(|&object| core.free_without_shard(object)).count();
+        // SAFETY: each was allocated, and is freed once.
+        own.into_iter().for_each(|object| unsafe { needy.free(object.as_ptr()) }.unwrap());
+        let had = core.audit().unwrap().cached;
+        assert!(had > 0);
+        let mut some = [std::ptr::null_mut(); 400];
+        // SAFETY: there is room for them.
+        assert!(unsafe { !needy.alloc_many(some.as_mut_ptr(), count) });
+        assert_eq!(core.audit().unwrap().cached, had);
+        let other = Handle::new(&core).unwrap();
+        // SAFETY: there is room for them.
+        assert!(unsafe { other.alloc_many(some.as_mut_ptr(), free) });
+    }
+}
+
 #[test]
 fn buckets_are_claimed_one_by_one() {
     for block in [false, true] {

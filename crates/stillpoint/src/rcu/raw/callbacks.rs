@@ -304,8 +304,9 @@ impl CallbackQueue {
     }
 
     /// Waits for the callback that is running, if there is one, and for the rest of its turn: at most 64 callbacks under
-    /// [`run`](CallbackQueue::run), or as many as objects were protected when it looked. From then on no callback is called until the
-    /// result is dropped. Callbacks can be pushed meanwhile. For `fork`, and for threads that change what callbacks use.
+    /// [`run`](CallbackQueue::run), or, if that is more, as many as there were protected objects at the last scan. From then on no
+    /// callback is called until the result is dropped. Callbacks can be pushed meanwhile. For `fork`, and for threads that change what
+    /// callbacks use.
     ///
     /// # Panics
     /// If a destructor, a callback of any queue or a stall hook makes the call: such code must not wait.

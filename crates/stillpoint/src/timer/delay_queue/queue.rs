@@ -356,8 +356,7 @@ impl<T> DelayQueue<T> {
     /// The time that it is given may be earlier than the next deadline: the queue moves items between the levels of its wheel
     /// then, at most twelve times for each item. A sleep that ends too early costs only another sleep.
     ///
-    /// While items are due, a task that takes one after the other lets other tasks have their turn once in 128 calls: that poll wakes the task
-    /// and is pending.
+    /// Once in about 128 items, a poll lets other tasks run, even while items are due: it wakes the task at once, and is pending.
     ///
     /// # Cancellation
     ///
@@ -406,6 +405,7 @@ impl<T> DelayQueue<T> {
                     Answer::Item(taken) => {
                         // Nobody else can return the item.
                         panics::catch(|| sleep.set(None)).unwrap_or_else(panics::discard);
+                        self.shared.took();
                         return Poll::Ready(Some(self.delayed(taken)));
                     }
                     Answer::Sleep { until, .. } => until,
@@ -420,7 +420,6 @@ impl<T> DelayQueue<T> {
                     }
                 }
                 if sleep.as_mut().as_pin_mut().is_none_or(|sleeping| sleeping.poll(cx).is_pending()) {
-                    self.shared.slept();
                     return Poll::Pending;
                 }
                 sleep.set(None);

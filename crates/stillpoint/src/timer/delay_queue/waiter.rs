@@ -15,31 +15,32 @@ use crate::timer::shared::Alarm;
 pub(super) struct Shared<T> {
     state: Mutex<State<T>>,
     pub(super) time: Time,
-    /// How often tasks have looked since one of them slept.
-    looks: AtomicU32,
+    /// How many items tasks have taken since other tasks had their turn.
+    taken: AtomicU32,
 }
 
-/// So often tasks look without a sleep before other tasks have their turn.
-const LOOKS_IN_A_ROW: u32 = 128;
+/// How many items tasks take before other tasks have their turn.
+const TAKEN_IN_A_TURN: u32 = 128;
 
 impl<T> Shared<T> {
     pub(super) fn new(state: State<T>, time: Time) -> Self {
-        Self { state: Mutex::new(state), time, looks: AtomicU32::new(0) }
+        Self { state: Mutex::new(state), time, taken: AtomicU32::new(0) }
     }
 
-    /// Whether other tasks have their turn now. While items are due, a task that takes one after the other is always ready, and an executor
+    /// Whether other tasks have their turn now. While items are due, a task that takes one after another is always ready, and an executor
     /// does not interrupt it.
     pub(super) fn is_others_turn(&self) -> bool {
-        // Relaxed, here and below: a count on its own.
-        let is_it = self.looks.fetch_add(1, Ordering::Relaxed) >= LOOKS_IN_A_ROW;
+        // Relaxed, all: a count on its own.
+        let is_it = self.taken.load(Ordering::Relaxed) >= TAKEN_IN_A_TURN;
         if is_it {
-            self.slept();
+            self.taken.store(0, Ordering::Relaxed);
         }
         is_it
     }
 
-    pub(super) fn slept(&self) {
-        self.looks.store(0, Ordering::Relaxed);
+    /// A task has taken an item.
+    pub(super) fn took(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// No code of users runs under the lock, so a state is valid even if a thread has panicked there.

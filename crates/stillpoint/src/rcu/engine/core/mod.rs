@@ -35,6 +35,8 @@ pub(crate) struct Protocol {
     light_readers: CachePadded<AtomicUsize>,
     /// Number of records that are left lent by threads that have ended, or more.
     left: AtomicUsize,
+    /// The number from which the next look for such a record begins.
+    look_for_left: AtomicUsize,
     pub(crate) records: Registry<Record>,
 }
 
@@ -58,6 +60,7 @@ impl Protocol {
             progress: CachePadded::new(Progress::new(FIRST_TOKEN)),
             light_readers: CachePadded::new(AtomicUsize::new(0)),
             left: AtomicUsize::new(0),
+            look_for_left: AtomicUsize::new(0),
             records: Registry::new(),
         }
     }

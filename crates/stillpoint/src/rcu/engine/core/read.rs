@@ -96,11 +96,18 @@ impl Protocol {
     }
 
     /// The record whose slot the calling thread lends from now on, until it [ends](Protocol::end_lending). If threads have ended whose
-    /// slots were lent, looks at the first records for one of theirs; scans [release](Protocol::release_left) the others.
+    /// slots were lent, looks at some records for one of theirs; scans [release](Protocol::release_left) them, too.
     pub(crate) fn begin_lending(&self) -> Claim<Record> {
         // Relaxed: a hint. The exchange decides.
         if self.left.load(Ordering::Relaxed) > 0 {
-            let taken = self.records.claims().take(LOOKS_FOR_LEFT).find(|(record, _)| record.take_left());
+            // From where the last look has found one, or has ended: there may be more, and each record has its turn. Relaxed, both: any
+            // number will do.
+            let from = self.look_for_left.load(Ordering::Relaxed);
+            let mut last = from;
+            let looks = self.records.circle_from(from).take(LOOKS_FOR_LEFT);
+            let taken =
+                looks.inspect(|(_, claim)| last = claim.number()).find(|(record, _)| record.take_left());
+            self.look_for_left.store(last, Ordering::Relaxed);
             if let Some((record, claim)) = taken {
                 self.left.fetch_sub(1, Ordering::Relaxed);
                 record.lend();
@@ -442,6 +449,28 @@ mod tests {
         clear_hazard(&record.first_hazard());
         protocol.gather_hazards(&mut Vec::new());
         assert_eq!(protocol.records.iter().count(), 0);
+    }
+
+    /// A thread that begins to lend looks at a part of the records, the next one at the next part: so without scans, too, what is left is
+    /// found, and records do not become more.
+    #[test]
+    fn what_is_left_lent_is_found_beside_many_records() {
+        let domain = Domain::new();
+        let protocol = &domain.core().protocol;
+        let _others: Vec<_> = (0..3 * super::LOOKS_FOR_LEFT).map(|_| protocol.reserve()).collect();
+        let mut object = 7;
+        let mut most = 0;
+        for _ in 0..200 {
+            let claim = protocol.begin_lending();
+            // SAFETY: the domain is alive.
+            let record: &Record = unsafe { claim.slot() };
+            set_hazard(&record.unlent().expect("it is clear"), (&raw mut object).cast());
+            let (steps, ()) = stillpoint_sys::work::steps_of(|| protocol.end_lending(&claim));
+            assert!(steps <= super::LOOKS_FOR_LEFT);
+            clear_hazard(&record.first_hazard());
+            most = most.max(protocol.records.iter().count());
+        }
+        assert!(most <= 3 * super::LOOKS_FOR_LEFT + 5, "{most} records");
     }
 
     #[test]
