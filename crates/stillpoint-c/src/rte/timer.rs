@@ -10,7 +10,7 @@ use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use stillpoint::timer::{Node, NodeWheel, Schedule};
-use stillpoint_sys::sync::TryLock;
+use stillpoint_sys::sync::{Locked, TryLock};
 use stillpoint_sys::tsan;
 
 use super::block::Call;
@@ -31,8 +31,8 @@ pub struct rte_timer {
 struct Timer {
     expire: u64,
     node: Node,
-    /// The number of the instance in which the timer is pending.
-    instance: u64,
+    /// The number of the list in which the timer was pending last. 0: its instance was freed, and a thread has taken the timer since.
+    home: AtomicU64,
     _free: [u64; 5],
     /// A [`Status`].
     status: AtomicU32,
@@ -111,10 +111,10 @@ impl Handle {
         unsafe { AtomicU32::from_ptr(self.0.as_ptr().byte_add(offset_of!(Timer, status)).cast()) }
     }
 
-    /// Stores a status. Release: pairs with the acquire in `take` by the next thread that takes the timer.
+    /// Gives the timer away, as pending or stopped. Release: pairs with the acquire in `home` and `take` by the next thread.
     ///
     /// # Safety
-    /// The timer's memory is valid, and the caller has set CONFIG or RUNNING.
+    /// The timer's memory is valid, and the caller has the timer, by step 1.
     unsafe fn set(self, status: Status) {
         // SAFETY: the timer's memory is valid, by the caller's promise.
         let place = unsafe { self.status() };
@@ -122,19 +122,65 @@ impl Handle {
         place.store(status.word(), Ordering::Release);
     }
 
-    /// Sets the status to `to`, and returns the previous status, if `may` accepts that one.
+    /// Takes the timer out of the list in which it is pending.
+    ///
+    /// # Safety
+    /// The timer is pending in this list.
+    unsafe fn take_out(self, list: &mut List) {
+        // SAFETY: the timer is valid and in this wheel, by the caller's promise.
+        let was_in = unsafe { list.wheel.cancel(self.node()) };
+        debug_assert!(was_in, "step 1: a timer that is pending is in the wheel");
+    }
+
+    /// After the timer was popped from a wheel, under the list's lock.
     ///
     /// # Safety
     /// The timer's memory is valid.
-    unsafe fn take(self, to: Status, may: impl Fn(Status) -> bool) -> Option<Status> {
+    unsafe fn popped(self) {
+        // SAFETY: the timer's memory is valid, by the caller's promise.
+        let status = unsafe { self.status() };
+        // Relaxed: whoever has changed the status had the lock.
+        debug_assert!(
+            Status::from(status.load(Ordering::Relaxed)).state == PENDING,
+            "step 1: a timer that is in the wheel is pending"
+        );
+        tsan::acquire(status);
+    }
+
+    /// Sets RUNNING or CONFIG on a timer. Relaxed: other threads that read it are refused, and rely on nothing.
+    ///
+    /// # Safety
+    /// As for `set`.
+    unsafe fn keep(self, status: Status) {
+        // SAFETY: the timer's memory is valid, by the caller's promise.
+        unsafe { self.status() }.store(status.word(), Ordering::Relaxed);
+    }
+
+    /// The list in which the timer is pending, or was a moment ago: step 2. If the timer is not pending, its status.
+    ///
+    /// # Safety
+    /// The timer's memory is valid.
+    #[inline]
+    unsafe fn home(self) -> Result<u64, u32> {
+        // Acquire: pairs with the release in `set`, so `home` is of this status, or of a later one.
+        // SAFETY: the timer's memory is valid, by the caller's promise.
+        let word = unsafe { self.status() }.load(Ordering::Acquire);
+        match Status::from(word).state {
+            // SAFETY: as above. Relaxed: the status orders it.
+            PENDING => Ok(unsafe { (*self.0.as_ptr()).home.load(Ordering::Relaxed) }),
+            _ => Err(word),
+        }
+    }
+
+    /// Sets `config` on a timer that is not pending, unless its status is not `word` any more.
+    ///
+    /// # Safety
+    /// The timer's memory is valid.
+    unsafe fn take(self, word: u32, config: Status) -> bool {
         // SAFETY: the timer's memory is valid, by the caller's promise.
         let status = unsafe { self.status() };
         // Acquire: pairs with the release in `set` by the thread that had the timer before.
-        let taken = status.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
-            may(Status::from(word)).then(|| to.word())
-        });
-        tsan::acquire(status);
-        taken.ok().map(Status::from)
+        status.compare_exchange(word, config.word(), Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -183,41 +229,24 @@ impl Lcore {
         })
     }
 
-    /// Removes a timer that was pending in this list, unless it was popped meanwhile.
-    ///
-    /// # Safety
-    /// The caller has set CONFIG on the timer, which was pending here.
-    #[inline]
-    unsafe fn cancel(&self, timer: Handle) {
-        let mut list = self.list.lock();
-        // SAFETY: the timer is in this wheel or in none, by step 1.
-        unsafe { list.wheel.cancel(timer.node()) };
-    }
-
     /// Adds a timer, or moves it within the list. `now` is not later than the time of the list's own lcore: a wheel does not go back.
     ///
     /// # Safety
-    /// The caller has set CONFIG or RUNNING on the timer, which is in this list or in none if `was_here`, and otherwise in none.
+    /// The caller has the timer, which is pending in this list, `home`, if `is_here`, and otherwise in none.
     #[inline]
-    unsafe fn add(
-        &self,
-        (instance, lcore): (u64, u32),
-        timer: Handle,
-        now: u64,
-        deadline: u64,
-        was_here: bool,
-    ) {
-        let mut list = self.list.lock();
+    unsafe fn add(&self, list: &mut List, home: u64, timer: Handle, now: u64, deadline: u64, is_here: bool) {
         let is_managed = list.managers > 0;
         let wheel = &mut list.wheel;
         if now.saturating_sub(wheel.now()) > LAG && !is_managed {
             wheel.advance(now);
         }
-        // SAFETY: the timer is in this list or in none, by the caller's promise.
-        let is_moved = was_here && unsafe { wheel.reset(timer.node(), deadline) };
-        if !is_moved {
-            // SAFETY: the timer is in no wheel, so its node may be written. The timer stays valid until it is stopped, popped or taken.
-            unsafe {
+        // SAFETY: the timer is in this wheel if `is_here`, and otherwise in none, so that its node may be written. It stays valid until it is
+        // stopped, popped or taken.
+        unsafe {
+            if is_here {
+                let is_moved = wheel.reset(timer.node(), deadline);
+                debug_assert!(is_moved, "step 1: a timer that is pending is in the wheel");
+            } else {
                 timer.node().write(Node::new());
                 wheel.add(timer.node(), Schedule::at(deadline));
             }
@@ -225,11 +254,11 @@ impl Lcore {
         if deadline < self.next.load(Ordering::Relaxed) {
             self.next.store(deadline, Ordering::Relaxed);
         }
-        // Under the lock, so that a thread that cancels the timer finds it in the list.
-        // SAFETY: the caller has the timer, by its promise: it has set CONFIG or RUNNING.
+        // Under the lock, so that a thread that stops the timer finds it in the list.
+        // SAFETY: the caller has the timer. Relaxed: the status orders it.
         unsafe {
-            (*timer.0.as_ptr()).instance = instance;
-            timer.set(Status::of(PENDING, lcore));
+            (*timer.0.as_ptr()).home.store(home, Ordering::Relaxed);
+            timer.set(Status::of(PENDING, home as u32 % MOST_LCORES));
         }
     }
 
@@ -240,7 +269,7 @@ impl Lcore {
         list.wheel.advance(now);
     }
 
-    /// Step 2: pops the next timer that is due, and sets it to RUNNING on `lcore`. If no timer is due, stops managing the list, and sets
+    /// Step 4: pops the next timer that is due, and sets it to RUNNING on `lcore`. If no timer is due, stops managing the list, and sets
     /// `next`.
     fn pop(&self, lcore: u32) -> Option<Handle> {
         let mut moved = None;
@@ -251,11 +280,12 @@ impl Lcore {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Some(node)) => {
                     let timer = Handle::of(node);
-                    let running = Status::of(RUNNING, lcore);
-                    // SAFETY: by step 2, a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
-                    if unsafe { timer.take(running, |status| status.state == PENDING) }.is_some() {
-                        return Some(timer);
+                    // SAFETY: by step 1, the timer was pending here, and this thread has it.
+                    unsafe {
+                        timer.popped();
+                        timer.keep(Status::of(RUNNING, lcore));
                     }
+                    return Some(timer);
                 }
                 ControlFlow::Break(None) => {
                     list.managers -= 1;
@@ -298,6 +328,14 @@ impl Call {
         }
         None
     }
+}
+
+/// A timer that the calling thread has taken.
+enum Taken<'l> {
+    /// It is in no list, and CONFIG is set.
+    Out,
+    /// It is pending in the list of this lcore, and the list is locked.
+    Pending(&'l Lcore, Locked<'l, List>),
 }
 
 /// An instance: the lists of all lcores.
@@ -347,6 +385,8 @@ impl Drop for Walk {
 }
 
 const INSTANCES: usize = 64;
+/// Statuses name lcores by 16 bits.
+const MOST_LCORES: u32 = 1 << 16;
 /// How many instances were made.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
@@ -442,45 +482,80 @@ impl Data {
         Refusal::invalid(text).with(lcore).with(self.lcores.len())
     }
 
-    /// Sets CONFIG, and returns the previous status. Returns `None` while another thread has the timer.
+    /// The number of a list of this instance. No other list has or had it.
+    #[inline]
+    fn home(&self, lcore: u32) -> u64 {
+        self.number * u64::from(MOST_LCORES) + u64::from(lcore)
+    }
+
+    /// A list by its number, of any instance. A list of an instance that was freed is not found.
     ///
     /// # Safety
-    /// The timer's memory is valid.
+    /// The instance is not freed while the list is used.
     #[inline]
-    unsafe fn configure(timer: Handle, lcore: u32) -> Option<Status> {
+    unsafe fn list(&self, home: u64) -> Option<&Lcore> {
+        let (number, lcore) = (home / u64::from(MOST_LCORES), home % u64::from(MOST_LCORES));
+        let data = match number == self.number {
+            true => self,
+            // SAFETY: the instance is not freed meanwhile, by the caller's promise.
+            false => unsafe { data((number % INSTANCES as u64) as u32) }
+                .ok()
+                .filter(|data| data.number == number)?,
+        };
+        data.lcores.get(lcore as usize)
+    }
+
+    /// Takes a timer: step 3. `None`: another thread has it.
+    ///
+    /// # Safety
+    /// The timer's memory is valid. No instance in which the timer is pending is freed meanwhile.
+    #[inline]
+    unsafe fn take(&self, timer: Handle, lcore: u32) -> Option<Taken<'_>> {
         let call = Call::of(timer);
+        let config = Status::of(CONFIG, lcore);
+        let taken = loop {
+            // SAFETY: the timer's memory is valid, by the caller's promise.
+            match unsafe { timer.home() } {
+                // SAFETY: the instance is not freed meanwhile, by the caller's promise.
+                Ok(home) => match unsafe { self.list(home) } {
+                    Some(lcore) => {
+                        let list = lcore.list.lock();
+                        // SAFETY: as above.
+                        if unsafe { timer.home() } == Ok(home) {
+                            break Taken::Pending(lcore, list);
+                        }
+                    }
+                    None if home == 0 => return None,
+                    // SAFETY: as above. By step 3, the thread that changes `home` has the timer.
+                    None => unsafe {
+                        let place = &(*timer.0.as_ptr()).home;
+                        // Relaxed: `home` has acquired what its writer did.
+                        if place.compare_exchange(home, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                            timer.keep(config);
+                            break Taken::Out;
+                        }
+                    },
+                },
+                Err(word) => {
+                    match Status::from(word).state {
+                        CONFIG => return None,
+                        RUNNING if call.is_none() => return None,
+                        _ => {}
+                    }
+                    // SAFETY: the timer's memory is valid, by the caller's promise.
+                    if unsafe { timer.take(word, config) } {
+                        break Taken::Out;
+                    }
+                }
+            }
+        };
         // SAFETY: the timer's memory is valid, by the caller's promise.
-        let before = unsafe {
-            timer.take(Status::of(CONFIG, lcore), |status| match status.state {
-                RUNNING => call.is_some(),
-                state => state != CONFIG,
-            })
-        }?;
-        // Step 3: after the timer's function, `manage` does not touch the timer, which the function may even have initialised again.
+        tsan::acquire(unsafe { timer.status() });
+        // Step 5: after the timer's function, `manage` does not touch the timer, which the function may even have initialised again.
         if let Some(call) = call {
             call.set(ptr::null());
         }
-        Some(before)
-    }
-
-    /// Removes a timer from the list in which it was pending, in any instance. An instance that was freed has no list.
-    ///
-    /// # Safety
-    /// The caller has set CONFIG on the timer, whose status was `before`. The instance is not freed meanwhile.
-    #[inline]
-    unsafe fn take_out(timer: Handle, before: Status) {
-        if before.state != PENDING {
-            return;
-        }
-        // SAFETY: the caller has the timer, and the field was written before the timer became pending.
-        let number = unsafe { (*timer.0.as_ptr()).instance };
-        // SAFETY: the instance is not freed meanwhile, by the caller's promise.
-        let home = unsafe { data((number % INSTANCES as u64) as u32) };
-        let list = home.ok().filter(|home| home.number == number).map(|home| home.lcore(before.owner as u32));
-        if let Some(Ok(list)) = list {
-            // SAFETY: the caller has set CONFIG on the timer, by its promise.
-            unsafe { list.cancel(timer) };
-        }
+        Some(taken)
     }
 
     /// Calls a function for each timer of a list that is due.
@@ -516,7 +591,8 @@ impl Data {
                         _ if self.is_freed() => timer.set(STOPPED),
                         period => {
                             (*place).expire = (*place).expire.wrapping_add(period);
-                            mine.add((self.number, me), timer, now, (*place).expire, false);
+                            let list = &mut *mine.list.lock();
+                            mine.add(list, self.home(me), timer, now, (*place).expire, false);
                         }
                     }
                 }
@@ -625,25 +701,32 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
         // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
         let to = data.lcore(target)?;
-        // SAFETY: the caller passes a timer.
-        let Some(before) = (unsafe { Data::configure(timer, lcore) }) else { return Ok(-1) };
+        // SAFETY: the caller passes a timer, and frees no instance in which it is pending.
+        let Some(taken) = (unsafe { data.take(timer, lcore) }) else { return Ok(-1) };
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.resets);
         }
         let expire = now.wrapping_add(ticks);
-        // SAFETY: CONFIG was set, so this thread has the timer, and `instance` is valid if it was pending.
+        let ahead = if lcore == target { 0 } else { SKEW };
+        // SAFETY: this thread has the timer, by step 3. Under the lock of the list that it is pending in, it is taken out, or stays in this list.
         unsafe {
+            let here = match taken {
+                Taken::Pending(from, list) if ptr::eq(from, to) => Some(list),
+                Taken::Pending(_, mut list) => {
+                    timer.take_out(&mut list);
+                    timer.keep(Status::of(CONFIG, lcore));
+                    None
+                }
+                Taken::Out => None,
+            };
             let place = timer.0.as_ptr();
-            let was_here = before == Status::of(PENDING, target) && (*place).instance == data.number;
-            if !was_here {
-                Data::take_out(timer, before);
-            }
             (*place).expire = expire;
             (*place).period = period;
             (*place).function = function;
             (*place).argument = argument;
-            let ahead = if lcore == target { 0 } else { SKEW };
-            to.add((data.number, target), timer, now.saturating_sub(ahead), expire, was_here);
+            let is_here = here.is_some();
+            let mut list = here.unwrap_or_else(|| to.list.lock());
+            to.add(&mut list, data.home(target), timer, now.saturating_sub(ahead), expire, is_here);
         }
         Ok(0)
     })
@@ -655,14 +738,16 @@ pub unsafe extern "C" fn still_rte_timer_stop_(id: u32, timer: *mut rte_timer, l
         let timer = Handle::new(timer)?;
         // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
-        // SAFETY: the caller passes a timer.
-        let Some(before) = (unsafe { Data::configure(timer, lcore) }) else { return Ok(-1) };
+        // SAFETY: the caller passes a timer, and frees no instance in which it is pending.
+        let Some(mut taken) = (unsafe { data.take(timer, lcore) }) else { return Ok(-1) };
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.stops);
         }
-        // SAFETY: CONFIG was set, so this thread has the timer.
+        // SAFETY: this thread has the timer, by step 3, and the lock of the list that it is pending in until `taken` is dropped.
         unsafe {
-            Data::take_out(timer, before);
+            if let Taken::Pending(_, list) = &mut taken {
+                timer.take_out(list);
+            }
             timer.set(STOPPED);
         }
         Ok(0)
@@ -766,18 +851,15 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
                 let mut list = lcore.list.lock();
                 let Some(node) = list.wheel.take_aside() else { break };
                 let timer = Handle::of(node);
-                // If this fails, the thread that set CONFIG continues with the timer, as in `pop`.
-                // SAFETY: a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
-                let taken =
-                    unsafe { timer.take(Status::of(CONFIG, number), |status| status.state == PENDING) };
+                // SAFETY: by step 1, the timer was pending here, and this thread has it.
+                unsafe {
+                    timer.popped();
+                    timer.set(STOPPED);
+                }
                 drop(list);
-                if taken.is_some() {
-                    // SAFETY: CONFIG was set, so this thread has the timer.
-                    unsafe { timer.set(STOPPED) };
-                    if let Some(function) = function {
-                        // SAFETY: the program's function is called with its argument, and no lock is held.
-                        unsafe { function(timer.c(), argument) };
-                    }
+                if let Some(function) = function {
+                    // SAFETY: the program's function is called with its argument, and no lock is held.
+                    unsafe { function(timer.c(), argument) };
                 }
             }
             mem::forget(rest);

@@ -624,6 +624,13 @@ static struct {
 
 static uint64_t calls, stops;
 
+/* Whether a timer was stopped or reset, which another thread may prevent. */
+static int was_done(int answer)
+{
+    CHECK(answer == 0 || answer == -1);
+    return answer == 0;
+}
+
 static void wipe(int at)
 {
     STORE(storm[at].is_armed, 0);
@@ -658,12 +665,12 @@ static void *storm_it(void *argument)
         int at = (int)((random >> 33) % TIMERS);
         if (pthread_mutex_trylock(&storm[at].lock) == 0) {
             if ((random >> 60) % 4 == 0) {
-                if (rte_timer_stop(&storm[at].timer) == 0)
+                if (was_done(rte_timer_stop(&storm[at].timer)))
                     wipe(at);
             } else {
                 STORE(storm[at].is_armed, 1);
-                (void)rte_timer_reset(&storm[at].timer, (random >> 20) % 5000, (random >> 59) % 2 ? SINGLE : PERIODICAL,
-                                      (unsigned int)(random >> 50) % LCORES, storming, (void *)(intptr_t)at);
+                (void)was_done(rte_timer_reset(&storm[at].timer, (random >> 20) % 5000, (random >> 59) % 2 ? SINGLE : PERIODICAL,
+                                               (unsigned int)(random >> 50) % LCORES, storming, (void *)(intptr_t)at));
             }
             CHECK(pthread_mutex_unlock(&storm[at].lock) == 0);
         }
@@ -696,6 +703,161 @@ static void storms(void)
     }
 }
 
+/* Several threads stop and reset the same few timers at once, in two instances, while each manages its lists. Who has a timer's lock for
+ * writing frees the timer once it is stopped; those who manage have no lock. */
+enum { KNOTS = 5 };
+
+static struct {
+    struct rte_timer *timer;
+    pthread_rwlock_t lock;
+    int is_armed;
+} knots[KNOTS];
+
+/* Which timer it was, for each reset. Plain, so that ThreadSanitizer sees whether the call of the function comes after it. */
+static int notes[LCORES][STEPS];
+
+static uint32_t second;
+static unsigned int all_lcores[LCORES];
+static uint64_t knot_calls, knot_frees;
+
+static void try_to_free(int at)
+{
+    struct rte_timer *timer = knots[at].timer;
+    if (was_done(rte_timer_stop(timer))) {
+        STORE(knots[at].is_armed, 0);
+        memset((void *)timer, 0xaa, sizeof *timer);
+        free(timer);
+        knots[at].timer = (struct rte_timer *)malloc(sizeof *timer);
+        rte_timer_init(knots[at].timer);
+        COUNT(knot_frees);
+    }
+}
+
+static void knotted(struct rte_timer *timer, void *argument)
+{
+    int at = *(int *)argument;
+    CHECK(timer->status.state == RTE_TIMER_RUNNING && LOAD(knots[at].is_armed) == 1);
+    uint64_t call = COUNT(knot_calls);
+    if (call % 4 == 1 && pthread_rwlock_tryrdlock(&knots[at].lock) == 0) {
+        CHECK(rte_timer_alt_reset(second, timer, call % 3000, SINGLE, (unsigned int)(call % LCORES), knotted, argument) == 0);
+        CHECK(pthread_rwlock_unlock(&knots[at].lock) == 0);
+    } else if (call % 4 == 2 && pthread_rwlock_trywrlock(&knots[at].lock) == 0) {
+        CHECK(knots[at].timer == timer);
+        try_to_free(at);
+        CHECK(pthread_rwlock_unlock(&knots[at].lock) == 0);
+    }
+}
+
+static void knotted_alt(struct rte_timer *timer)
+{
+    knotted(timer, timer->arg);
+}
+
+static void *tangle(void *argument)
+{
+    unsigned int lcore = *(unsigned int *)argument;
+    uint64_t random = lcore + 1;
+    lcore_is(lcore);
+    for (int step = 0; step < STEPS; step++) {
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        int at = (int)((random >> 33) % KNOTS);
+        uint32_t instance = (random >> 40) % 2 ? 0 : second;
+        unsigned int what = (unsigned int)(random >> 57) % 16;
+        if (what == 0) {
+            if (pthread_rwlock_trywrlock(&knots[at].lock) == 0) {
+                try_to_free(at);
+                CHECK(pthread_rwlock_unlock(&knots[at].lock) == 0);
+            }
+        } else if (pthread_rwlock_tryrdlock(&knots[at].lock) == 0) {
+            if (what < 6) {
+                (void)was_done(rte_timer_alt_stop(instance, knots[at].timer));
+            } else {
+                STORE(knots[at].is_armed, 1);
+                notes[lcore][step] = at;
+                (void)was_done(rte_timer_alt_reset(instance, knots[at].timer, (random >> 20) % 4000, what < 8 ? PERIODICAL : SINGLE,
+                                                   (unsigned int)(random >> 50) % LCORES, knotted, &notes[lcore][step]));
+            }
+            CHECK(pthread_rwlock_unlock(&knots[at].lock) == 0);
+        }
+        if (step % 8 == 0)
+            CHECK(rte_timer_manage() == 0 && rte_timer_alt_manage(second, NULL, 0, knotted_alt) == 0);
+        if (step % 512 == 0)
+            CHECK(rte_timer_stop_all(step % 1024 ? 0 : second, all_lcores, LCORES, NULL, NULL) == 0);
+    }
+    return NULL;
+}
+
+static void no_list_has_a_timer(uint32_t instance)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+    CHECK(rte_timer_alt_dump_stats(instance, file) == 0 && fclose(file) == 0 && strstr(text, "pending = 0\n") != NULL);
+    free(text);
+}
+
+static void tangles(void)
+{
+    pthread_t threads[LCORES];
+    CHECK(rte_timer_data_alloc(&second) == 0);
+    for (int at = 0; at < KNOTS; at++) {
+        knots[at].timer = (struct rte_timer *)malloc(sizeof *knots[at].timer);
+        rte_timer_init(knots[at].timer);
+        CHECK(pthread_rwlock_init(&knots[at].lock, NULL) == 0);
+    }
+    for (unsigned int lcore = 0; lcore < LCORES; lcore++)
+        all_lcores[lcore] = lcore;
+    for (unsigned int lcore = 0; lcore < LCORES; lcore++)
+        threads[lcore] = started(tangle, &all_lcores[lcore]);
+    for (int lcore = 0; lcore < LCORES; lcore++)
+        joined(threads[lcore]);
+    CHECK(knot_calls > 1000 && knot_frees > 1000);
+    for (int at = 0; at < KNOTS; at++) {
+        CHECK(rte_timer_stop(knots[at].timer) == 0);
+        free(knots[at].timer);
+    }
+    no_list_has_a_timer(0);
+    no_list_has_a_timer(second);
+    CHECK(rte_timer_data_dealloc(second) == 0);
+}
+
+/* The instance of pending timers was freed: of several threads that reset such a timer at once, one has it at a time. */
+enum { ORPHANS = 500 };
+
+static struct rte_timer orphans[ORPHANS];
+static unsigned int taken_part;
+
+static void *adopt(void *argument)
+{
+    unsigned int lcore = *(unsigned int *)argument;
+    COUNT(taken_part);
+    UNTIL(LOAD(taken_part) == LCORES);
+    for (int at = 0; at < ORPHANS; at++)
+        (void)was_done(rte_timer_reset(&orphans[at], FAR, SINGLE, lcore, count, NULL));
+    return NULL;
+}
+
+static void adoptions(void)
+{
+    for (int round = 0; round < 20; round++) {
+        pthread_t threads[LCORES];
+        CHECK(rte_timer_data_alloc(&second) == 0);
+        for (int at = 0; at < ORPHANS; at++) {
+            rte_timer_init(&orphans[at]);
+            CHECK(rte_timer_alt_reset(second, &orphans[at], FAR, SINGLE, 0, count, NULL) == 0);
+        }
+        CHECK(rte_timer_data_dealloc(second) == 0);
+        taken_part = 0;
+        for (unsigned int lcore = 0; lcore < LCORES; lcore++)
+            threads[lcore] = started(adopt, &all_lcores[lcore]);
+        for (int lcore = 0; lcore < LCORES; lcore++)
+            joined(threads[lcore]);
+        for (int at = 0; at < ORPHANS; at++)
+            CHECK(rte_timer_pending(&orphans[at]) == 1 && rte_timer_stop(&orphans[at]) == 0);
+        no_list_has_a_timer(0);
+    }
+}
+
 int main(void)
 {
     lcore_is(0);
@@ -717,6 +879,8 @@ int main(void)
     in_turn();
 #endif
     storms();
+    tangles();
+    adoptions();
     rte_timer_subsystem_finalize();
     lcore_is(0);
     not_yet();

@@ -73,7 +73,7 @@ typedef void (*rte_timer_cb_t)(struct rte_timer *, void *);
 struct rte_timer {
     uint64_t expire;                        /* when it is due, in cycles */
     uint64_t still_node_[4];
-    uint64_t still_instance_;
+    uint64_t still_home_;
     uint64_t still_unused_[5];
     volatile union rte_timer_status status;
     uint64_t period;                        /* in cycles; 0: once */
@@ -129,7 +129,8 @@ void rte_timer_subsystem_finalize(void) __asm__("still_rte_timer_subsystem_final
 /* Makes an instance, which has a list for each lcore. 0; -ENOSPC: there are 64; -ENOMEM: no memory, or no rte_timer_subsystem_init. */
 int rte_timer_data_alloc(uint32_t *id_ptr) __asm__("still_rte_timer_data_alloc");
 
-/* Frees one instance, as rte_timer_subsystem_finalize frees all. 0; -EINVAL: there is no such instance. */
+/* Frees one instance, as rte_timer_subsystem_finalize frees all. No thread may be resetting or stopping a timer that was pending in it when that
+ * call began, or since. 0; -EINVAL: there is no such instance. */
 int rte_timer_data_dealloc(uint32_t id) __asm__("still_rte_timer_data_dealloc");
 
 /* ------------------------------------------------------------------------------------------------------------------
