@@ -762,6 +762,7 @@ pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u6
             let (function, argument) =
                 unsafe { ((*timer.0.as_ptr()).function, (*timer.0.as_ptr()).argument) };
             if let Some(function) = function {
+                let _heeded = tsan::heed();
                 // SAFETY: the program's function is called with its argument, and no lock is held.
                 unsafe { function(timer.c(), argument) };
             }
@@ -805,7 +806,12 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
         let others = lists.iter().filter(|list| **list != lcore);
         for list in own.chain(others).take_while(|_| !data.is_freed()) {
             // SAFETY: the inline function passes the number of the calling thread, and the program's function may be called with a timer.
-            unsafe { data.manage(lcore, *list, now, |timer| function(timer.c())) }?;
+            unsafe {
+                data.manage(lcore, *list, now, |timer| {
+                    let _heeded = tsan::heed();
+                    function(timer.c());
+                })
+            }?;
         }
         Ok(0)
     })
@@ -858,6 +864,7 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
                 }
                 drop(list);
                 if let Some(function) = function {
+                    let _heeded = tsan::heed();
                     // SAFETY: the program's function is called with its argument, and no lock is held.
                     unsafe { function(timer.c(), argument) };
                 }
