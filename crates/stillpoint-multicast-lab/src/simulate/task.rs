@@ -170,7 +170,7 @@ impl World<'_> {
                     }
                     let Some(receiver) = next else {
                         // One command for everybody is for all, or for nobody.
-                        let is_for_all = cluster != EVERYBODY || needed.len() == receivers.len();
+                        let is_for_all = cluster != EVERYBODY || needed.len() == node;
                         let cluster = if is_for_all { cluster } else { 1 };
                         task.stage = Stage::Command(Vec::new(), self.clusters(&needed, cluster));
                         continue;
