@@ -166,8 +166,9 @@ impl Handle {
         // SAFETY: the timer's memory is valid, by the caller's promise.
         let word = unsafe { self.status() }.load(Ordering::Acquire);
         match Status::from(word).state {
-            // SAFETY: as above. Relaxed: the status orders it.
-            PENDING => Ok(unsafe { (*self.0.as_ptr()).home.load(Ordering::Relaxed) }),
+            // SAFETY: as above. Acquire: pairs with the release in `add`. It may be of a later addition than the status, to an instance that
+            // this thread has not seen yet.
+            PENDING => Ok(unsafe { (*self.0.as_ptr()).home.load(Ordering::Acquire) }),
             _ => Err(word),
         }
     }
@@ -255,9 +256,9 @@ impl Lcore {
             self.next.store(deadline, Ordering::Relaxed);
         }
         // Under the lock, so that a thread that stops the timer finds it in the list.
-        // SAFETY: the caller has the timer. Relaxed: the status orders it.
+        // SAFETY: the caller has the timer. Release: pairs with the acquire in `home`, whose thread then finds the instance.
         unsafe {
-            (*timer.0.as_ptr()).home.store(home, Ordering::Relaxed);
+            (*timer.0.as_ptr()).home.store(home, Ordering::Release);
             timer.set(Status::of(PENDING, home as u32 % MOST_LCORES));
         }
     }
@@ -529,7 +530,7 @@ impl Data {
                     // SAFETY: as above. By step 3, the thread that changes `home` has the timer.
                     None => unsafe {
                         let place = &(*timer.0.as_ptr()).home;
-                        // Relaxed: `home` has acquired what its writer did.
+                        // Relaxed: `home` has acquired what its writer did. So this list was seen, and its instance was freed.
                         if place.compare_exchange(home, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                             timer.keep(config);
                             break Taken::Out;

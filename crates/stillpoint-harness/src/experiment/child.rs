@@ -35,17 +35,35 @@ const ANEW: &str = "STILLPOINT_STARTED_ANEW";
 /// The environment of a child whose `malloc` has small pages, in an experiment about how much memory there is.
 pub const MALLOC_ON_SMALL_PAGES: &[(&str, &str)] = &[(TUNABLES, "")];
 
-/// Whether glibc's `malloc` was told to ask for transparent huge pages when this program started.
+/// Whether glibc's `malloc` was told to ask for huge pages when this program started, and knows what that means.
 pub fn malloc_asks_for_huge_pages() -> bool {
     let tunables = std::env::var(TUNABLES).unwrap_or_default();
-    cfg!(target_env = "gnu") && tunables.split(':').any(|tunable| tunable == format!("{HUGE_PAGES}=1"))
+    let is_told =
+        |tunable: &str| tunable.strip_prefix(HUGE_PAGES).is_some_and(|value| ["=1", "=2"].contains(&value));
+    glibc_knows_of_them() && tunables.split(':').any(is_told)
+}
+
+#[cfg(target_env = "gnu")]
+fn glibc_knows_of_them() -> bool {
+    // SAFETY: the function returns a string that stays.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(2), Some(35))
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn glibc_knows_of_them() -> bool {
+    false
 }
 
 /// Starts this program anew in this process, so that glibc's `malloc` asks for transparent huge pages, for every contender alike: our tables
 /// and pools do so by themselves. Returns if that was done, if the environment says already what `malloc` does, or if it fails.
 pub fn on_huge_pages() {
     let mut tunables = std::env::var_os(TUNABLES).unwrap_or_default();
-    if std::env::var_os(ANEW).is_some() || tunables.to_string_lossy().contains(HUGE_PAGES) {
+    if !glibc_knows_of_them()
+        || std::env::var_os(ANEW).is_some()
+        || tunables.to_string_lossy().contains(HUGE_PAGES)
+    {
         return;
     }
     if !tunables.is_empty() {

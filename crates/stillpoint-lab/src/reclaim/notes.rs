@@ -64,8 +64,7 @@ fn tables(has: impl Fn(&str) -> bool, huge_pages: bool, malloc_asks: bool) -> St
         text += &format!(" Memory: {}.", on_large_pages.join(", "));
     }
     if !from_malloc.is_empty() {
-        let pages =
-            if malloc_asks { "which also asks for transparent huge pages" } else { "with small pages" };
+        let pages = if malloc_asks { "which also asks for huge pages" } else { "with small pages" };
         text += &format!(" From malloc, {pages}: {}.", from_malloc.join(", "));
     }
     text

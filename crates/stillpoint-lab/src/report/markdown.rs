@@ -15,7 +15,7 @@ use super::tasks::{self, Task};
 const WHERE_WE_LOSE: &str = "\
 ## Where we lose, and when not to use this
 
-Bold ratios above are losses. Behind most of them is one of these reasons:
+Bold ratios are losses, mostly for one of these reasons:
 
 - **Nothing is ever preempted.** Then regions cost less than protected loads: use QSBR or guards, ours or those of liburcu and DPDK. A writer of
   DPDK's that polls has the better median.
@@ -49,7 +49,8 @@ pub(super) fn text(read: &[Read]) -> String {
     for (picture, shows) in PICTURES {
         let _ = write!(page, "![{shows}](../pictures/{picture}.svg)\n\n");
     }
-    page += "`stillpoint report docs/results --markdown docs/guide/performance.md` wrote this page from the results of these commands. Single runs vary, and so do machines: repeat them.\n\n";
+    page += "`stillpoint report docs/results --markdown docs/guide/performance.md` wrote this page from the results of these commands. Single runs vary, and\n\
+             so do machines: repeat them.\n\n";
     for of in read {
         let _ = write!(page, "- `{}`", of.command.replacen("stillpoint", "cargo run --release --", 1));
         for (name, value) in of.machine.iter().filter(|(name, _)| MACHINE.contains(&&***name)) {

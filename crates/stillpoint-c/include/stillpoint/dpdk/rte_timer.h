@@ -130,7 +130,7 @@ void rte_timer_subsystem_finalize(void) __asm__("still_rte_timer_subsystem_final
 int rte_timer_data_alloc(uint32_t *id_ptr) __asm__("still_rte_timer_data_alloc");
 
 /* Frees one instance, as rte_timer_subsystem_finalize frees all. No thread may be resetting or stopping a timer that was pending in it when that
- * call began, or since. 0; -EINVAL: there is no such instance. */
+ * call began, or since, or in an earlier instance with its id. 0; -EINVAL: there is no such instance. */
 int rte_timer_data_dealloc(uint32_t id) __asm__("still_rte_timer_data_dealloc");
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ static inline int64_t rte_timer_next_ticks(void)
 typedef void (*rte_timer_stop_all_cb_t)(struct rte_timer *tim, void *arg);
 
 /* Stops all pending timers of these lists, and calls f(tim, f_arg) for each, in no order; f may be NULL. A timer that f arms stays armed.
- * 0; -EINVAL: no such instance or list. */
+ * No other thread may stop one of them and free it meanwhile: f is called with it. 0; -EINVAL: no such instance or list. */
 int rte_timer_stop_all(uint32_t timer_data_id, unsigned int *walk_lcores, int nb_walk_lcores, rte_timer_stop_all_cb_t f,
                        void *f_arg) __asm__("still_rte_timer_stop_all");
 

@@ -203,13 +203,14 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
 /// # Safety
 /// The addresses belong to a reservation, and nothing refers to them.
 unsafe fn withdraw(begin: NonNull<u8>, bytes: usize, is_reserved: bool) -> bool {
-    if !is_reserved {
-        // A failure leaves memory there, or access to it: a later part is filled as well, and the reservation unmaps both.
-        // SAFETY: nothing refers to the addresses.
-        unsafe {
-            libc::madvise(begin.as_ptr().cast(), bytes, libc::MADV_DONTNEED);
-            libc::mprotect(begin.as_ptr().cast(), bytes, libc::PROT_NONE);
-        }
+    // In place, where the kernel does it: not with locked pages, and not with reserved ones.
+    // SAFETY: nothing refers to the addresses.
+    let is_done = !is_reserved
+        && unsafe {
+            libc::madvise(begin.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0
+                && libc::mprotect(begin.as_ptr().cast(), bytes, libc::PROT_NONE) == 0
+        };
+    if is_done {
         return true;
     }
     // SAFETY: nothing refers to the addresses.

@@ -461,7 +461,8 @@ mod tests {
         let mut object = 7;
         let mut most = 0;
         for _ in 0..200 {
-            let claim = protocol.begin_lending();
+            let (steps, claim) = stillpoint_sys::work::steps_of(|| protocol.begin_lending());
+            assert!(steps <= super::LOOKS_FOR_LEFT, "{steps} steps");
             // SAFETY: the domain is alive.
             let record: &Record = unsafe { claim.slot() };
             set_hazard(&record.unlent().expect("it is clear"), (&raw mut object).cast());
