@@ -105,7 +105,7 @@ pub fn pin() -> Guard<'static> {
 /// no guard that other code took. If futures await grace periods of the domain, dropping a guard may wake them.
 /// If their executor does not allow that in a handler, have no futures in the domain. In a library that was loaded by `dlopen`,
 /// a thread's first use of its thread-locals may allocate: there, call this once in each thread, outside of handlers. If the handler interrupts
-/// a thread that is [offline](offline), the thread counts as online afterwards.
+/// a thread that is [offline], the thread counts as online afterwards.
 ///
 /// ```
 /// use stillpoint::rcu;

@@ -203,7 +203,8 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
 /// # Safety
 /// The addresses belong to a reservation, and nothing refers to them.
 unsafe fn withdraw(begin: NonNull<u8>, bytes: usize, is_reserved: bool) -> bool {
-    // In place, where the kernel does it: not with locked pages, and not with reserved ones.
+    // In place, where the kernel does it: not with locked pages, and not with reserved ones. A kernel with strict accounting
+    // (`vm.overcommit_memory=2`) goes on counting pages that were touched.
     // SAFETY: nothing refers to the addresses.
     let is_done = !is_reserved
         && unsafe {
@@ -214,9 +215,12 @@ unsafe fn withdraw(begin: NonNull<u8>, bytes: usize, is_reserved: bool) -> bool 
         return true;
     }
     // SAFETY: nothing refers to the addresses.
-    let is_done = unsafe { map(begin.as_ptr(), bytes, libc::PROT_NONE, libc::MAP_FIXED) }.is_ok();
-    // A mapping that is refused may leave a hole.
-    is_done || close_hole(begin, bytes, libc::MAP_FIXED_NOREPLACE)
+    match unsafe { map(begin.as_ptr(), bytes, libc::PROT_NONE, libc::MAP_FIXED) } {
+        // The part lies in a huge page with the one before. It stays there, and can be filled again.
+        Ok(_) | Err(libc::EINVAL) => true,
+        // A mapping that is refused may leave a hole.
+        Err(_) => close_hole(begin, bytes, libc::MAP_FIXED_NOREPLACE),
+    }
 }
 
 /// Makes all pages present at once, so that a lack of memory is an error here instead of a signal later. Returns whether the kernel can: Linux
