@@ -107,7 +107,7 @@ fn a_panic_while_room_is_made_leaves_the_list_where_it_is() {
     let collector = domain::collector(limited);
     let (handle, other, count) = (collector.register(), collector.register(), Count::default());
     // After the first region, a few functions stay in the thread's list.
-    [&handle, &other].map(|handle| drop(handle.pin()));
+    [&handle, &other].into_iter().for_each(|handle| drop(handle.pin()));
     let pinned = other.pin();
     let guard = handle.pin();
     // SAFETY: nothing is borrowed.

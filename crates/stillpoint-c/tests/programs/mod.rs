@@ -61,6 +61,7 @@ impl Compiler {
 }
 
 /// What a program of tests printed that ended well. What it skipped counts as skipped here.
+#[allow(dead_code, reason = "plugins run other programs")]
 pub(crate) fn passed(program: &Path, output: &Output) -> String {
     let text = said(output);
     assert!(output.status.success(), "{}: {}\n{text}", program.display(), output.status);

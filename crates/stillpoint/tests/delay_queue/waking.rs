@@ -240,7 +240,7 @@ fn a_sleep_that_ends_too_early_gives_other_tasks_their_turn() {
 fn a_task_that_takes_many_due_items_lets_others_have_their_turn() {
     const ITEMS: u64 = 1_000;
     let queue = DelayQueue::new();
-    (0..ITEMS).for_each(|item| drop(queue.insert(item, Duration::ZERO).unwrap()));
+    (0..ITEMS).for_each(|item| _ = queue.insert(item, Duration::ZERO).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let (set, left, turns) = (tokio::task::LocalSet::new(), Rc::new(Cell::new(ITEMS)), Cell::new(0));
     let of_taker = Rc::clone(&left);
