@@ -234,7 +234,7 @@ impl<'p> Handle<'p> {
         let shard = self.shard.get();
         let mut drawn = [ptr::null_mut(); SOME];
         while let count @ 1.. = shard.cache.len().saturating_sub(cached).min(SOME) {
-            // SAFETY: the handle holds its shard, since it has drawn; there is room for so many.
+            // SAFETY: the handle holds its shard, since it has drawn; there is room for that many.
             unsafe { shard.cache.pop_many(drawn.as_mut_ptr(), count) };
             self.hold().give(&drawn[..count]);
             shard.calls.given.count(count);

@@ -334,8 +334,8 @@ impl Share {
     }
 
     /// Wakes them all, even if one panics. A panic goes no further: it does not concern the reader that
-    /// calls this. A thread of C is not cancelled here either: that would
-    /// unwind through Rust. Returns whether one of them came to `wakers` in its wake, and left a share to the caller.
+    /// calls this. A thread of C is not cancelled here either: that would unwind through Rust. Returns whether one of them came to
+    /// `wakers` in its wake, and left a share to the caller.
     fn wake(self, wakers: &Wakers) -> bool {
         if self.number == 0 {
             return false;
