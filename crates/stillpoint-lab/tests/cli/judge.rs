@@ -147,6 +147,12 @@ fn preempted_readers_are_held_against_one_reader_a_core() {
     let Some(met) = of("preempt-met", mean, 99.0) else { return };
     assert!(met.0.starts_with("    met: preempt: "), "{met:?}");
     assert!(of("preempt-missed", mean, 101.0).unwrap().0.starts_with(" missed: "));
+    // All ratios to itself are 1: the worst setting is that with the largest figure.
+    let mut worst = of_preempt("stillpoint/protected", 16, 150.0, 1.6);
+    worst["params"]["workload"] = json!("memory");
+    let rows = [of_preempt("stillpoint/protected", 16, 99.0, 1.6), worst];
+    let missed = verdict("preempt-worst", mean, &rows).unwrap().0;
+    assert!(missed.contains(": 150.000, 1 of 2 settings"), "{missed}");
     let cpu = of("preempt-cpu", "CPU time a grace period under overcommit", 14.0).unwrap();
     assert!(cpu.0.starts_with(" missed: "), "{cpu:?}");
     assert!(of("preempt-memory", "peak pending under overcommit", 14.0).unwrap().0.starts_with("    met: "));
@@ -220,8 +226,10 @@ fn bars_of_preempt_find_their_rows() {
     let output = run(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let Some((said, _)) = judged(&[&file]) else { return };
-    let judged = said.lines().filter(|line| line.contains("met:") || line.contains("missed:"));
-    assert_eq!(judged.count(), 3, "mean, memory and CPU time of protected loads:\n{said}");
+    // On a machine with other work, no row decides anything, and yet each is found.
+    let found =
+        said.lines().filter(|line| ["met:", "missed:", "disturbed:"].iter().any(|word| line.contains(word)));
+    assert_eq!(found.count(), 3, "mean, memory and CPU time of protected loads:\n{said}");
 }
 
 #[test]
