@@ -469,8 +469,7 @@ mod tests {
             // SAFETY: the domain is alive.
             let record: &Record = unsafe { claim.slot() };
             set_hazard(&record.unlent().expect("it is clear"), (&raw mut object).cast());
-            let (steps, ()) = stillpoint_sys::work::steps_of(|| protocol.end_lending(&claim));
-            assert!(steps <= super::LOOKS_FOR_LEFT);
+            protocol.end_lending(&claim);
             clear_hazard(&record.first_hazard());
             most = most.max(protocol.records.iter().count());
         }
