@@ -14,8 +14,7 @@ use crate::actor::{Actor, Shared, join, join_all, rest};
 use crate::arena::{Context, Handle, Maker};
 use crate::counts::{Count, Hold, Kind, Tally};
 use crate::findings::PATIENCE;
-use crate::part::Stage;
-use crate::world::{Setting, look, when_full};
+use crate::part::{Setting, Stage, look, when_full};
 
 const CELLS: usize = 8;
 /// One writer retires to a reclaimer, the other one to a background thread.

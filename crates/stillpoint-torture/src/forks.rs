@@ -18,8 +18,7 @@ use crate::arena::{Handle, Maker};
 use crate::counts::{Count, Kind, Looks, Tally};
 use crate::findings::PATIENCE;
 use crate::mixed;
-use crate::part::Stage;
-use crate::world::{Setting, World};
+use crate::part::{Setting, Stage, World};
 
 /// Threads of the parent, without the one that forks: a writer, two readers, and one that starts threads.
 const THREADS: usize = 4;

@@ -26,12 +26,11 @@
 //! - Threads that must be refused are refused, and no thread is stuck (`findings`).
 //! - Enough of everything was tried (`counts`): a run that tried too little fails.
 //!
-//! The broken variants of the library (`variant`) show that the checks can fail. They run the same parts for the same
+//! The broken variants of the library (`findings`) show that the checks can fail. They run the same parts for the same
 //! times.
 
 mod actor;
 mod arena;
-mod awaiting;
 mod counts;
 mod findings;
 mod flood;
@@ -42,11 +41,8 @@ mod part;
 mod plan;
 mod races;
 mod reader;
-mod report;
 mod table;
 mod trouble;
-mod variant;
-mod world;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -61,13 +57,11 @@ use stillpoint_harness::output::json::Nothing;
 use stillpoint_harness::results::{self, Results};
 
 use self::arena::Context;
-use self::findings::{Findings, Watchdog};
-use self::plan::Plan;
-use self::report::Course;
-use self::variant::Broken;
+use self::findings::{Broken, Findings, Watchdog};
+use self::plan::{Course, Plan};
 
-pub use self::report::FIGURES;
-pub use self::variant::check_environment;
+pub use self::findings::check_environment;
+pub use self::plan::FIGURES;
 
 /// The flags of `stillpoint torture`.
 #[derive(Debug, Args)]
@@ -100,7 +94,7 @@ pub struct Options {
 /// Runs for the given time, or until something is found. `peers` are those that were built into the program.
 pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     if options.list_busted {
-        variant::list();
+        findings::list_variants();
         return Ok(());
     }
     let broken = options.busted.as_deref().map(Broken::select).transpose()?;
@@ -109,14 +103,14 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
         return Err(Stop::usage("torture prints on standard output: give --json the name of a file"));
     }
     let plan = Plan::new(options.seconds, options.seed, options.threads);
-    report::introduce(&plan, broken);
+    plan::introduce(&plan, broken);
     interrupt::listen();
     let findings = Findings::leak();
     let context = Context::leak(plan.threads + 1, findings);
     let course = Course::follow(context, plan.duration);
     let run = plan.run(context, &Watchdog::start(findings, broken))?;
-    report::show(context, &run);
+    plan::show(context, &run);
     let written = results.write(&Machine::look(peers), &course.rows(), Nothing {}, FIGURES);
     // What was found is told even if the results cannot be written.
-    results::conclude(report::judge(context, &run, broken), written)
+    results::conclude(plan::judge(context, &run, broken), written)
 }

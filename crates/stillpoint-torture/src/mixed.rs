@@ -11,11 +11,9 @@ use stillpoint_harness::gate::{FailOnPanic, Gate};
 use crate::actor::{Actor, Shared, join, join_all, rest};
 use crate::arena::Maker;
 use crate::counts::{Count, Tally};
-use crate::part::Stage;
-use crate::reader;
-use crate::trouble;
-use crate::world::{Setting, World};
+use crate::part::{Setting, Stage, World};
 use crate::writer::Writer;
+use crate::{reader, trouble};
 
 /// Runs one round, and checks at the end that nothing is left.
 pub(crate) fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {

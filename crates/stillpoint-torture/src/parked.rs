@@ -22,8 +22,8 @@ use crate::actor::{is_over, join, own_id};
 use crate::arena::{Context, Handle, Maker};
 use crate::counts::{Area, Count, Hold, Kind, Looks, Tally};
 use crate::findings::{Findings, PATIENCE};
+use crate::part::look;
 use crate::trouble::Parked;
-use crate::world::look;
 
 /// The time between two looks. A look takes a millisecond or two, so the other parts are hardly disturbed.
 const PERIOD: Duration = Duration::from_millis(50);

@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::arena::{Handle, Identity};
 use crate::counts::{Count, Kind};
 use crate::findings::PATIENCE;
-use crate::world::World;
+use crate::part::World;
 
 /// The most protected loads that one reader holds at a time: more than the slots in a reader's record.
 const MOST_HELD: usize = 24;

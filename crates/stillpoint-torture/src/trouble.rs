@@ -21,8 +21,7 @@ use stillpoint_harness::machine::cpus::run_on;
 
 use crate::actor::{Shared, own_id};
 use crate::counts::{Count, Tally};
-use crate::findings::Findings;
-use crate::findings::PATIENCE;
+use crate::findings::{Findings, PATIENCE};
 
 /// The longest time between two parkings.
 const PAUSE: Duration = Duration::from_millis(3);

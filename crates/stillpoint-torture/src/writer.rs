@@ -13,12 +13,11 @@ use fastrand::Rng;
 use stillpoint::rcu::wait::{SynchronizeError, Token};
 use stillpoint::rcu::{Domain, Reclaimer, Retired};
 
-use crate::actor::{Actor, Snapshot};
+use crate::actor::{Actor, Snapshot, block_on, poll_and_drop};
 use crate::arena::{Context, Handle, Identity};
-use crate::awaiting::{block_on, poll_and_drop};
 use crate::counts::{Count, GRACE, OLDEST, SYNCHRONIZE};
 use crate::findings::PATIENCE;
-use crate::world::{World, when_full};
+use crate::part::{World, when_full};
 
 /// The objects in the pipe of one writer.
 const LENGTH: usize = 64;

@@ -11,14 +11,13 @@ use stillpoint::rcu::limits::WhenFull;
 use stillpoint::rcu::{Boost, Domain, RcuCell};
 use stillpoint_harness::machine::cpus::run_on;
 
-use crate::actor::{Sections, is_over, join, spin};
+use crate::actor::{Sections, Stores, block_on, is_over, join, spin};
 use crate::arena::{Handle, Maker};
-use crate::awaiting::{Stores, block_on};
 use crate::counts::Runs;
 use crate::findings::PATIENCE;
+use crate::part::plain;
 use crate::races::{Body, Ring};
 use crate::trouble::Ordinary;
-use crate::world::plain;
 
 /// The threads that wait for one reader as futures.
 const WAITERS: usize = 2;

@@ -3,10 +3,9 @@
 //!
 //! One table after the other: each grows, or is full, while readers and writers use it, and is then cleared and dropped.
 
+mod actors;
 mod races;
-mod reader;
 mod world;
-mod writer;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,10 +17,9 @@ use crate::arena::{Context, Maker};
 use crate::counts::{Count, Kind, Tally};
 use crate::findings::PATIENCE;
 use crate::part::Stage;
+use crate::table::actors::{Reading, Writing};
 pub(crate) use crate::table::races::{Against, TableRace};
-use crate::table::reader::Reading;
 use crate::table::world::World;
-use crate::table::writer::Writing;
 use crate::trouble;
 
 /// The life of one table.

@@ -13,13 +13,12 @@ use stillpoint::rcu::Domain;
 use stillpoint::table::Table;
 use stillpoint_harness::machine::cpus::run_on;
 
-use crate::actor::{Shared, is_over, join};
+use crate::actor::{Shared, Stores, is_over, join};
 use crate::arena::{Context, Maker};
-use crate::awaiting::Stores;
 use crate::counts::{Hold, Kind, Looks, Runs};
+use crate::part::plain;
 use crate::table::world::{Content, Entries, Key, fill};
 use crate::trouble::Parked;
-use crate::world::plain;
 
 /// The number of keys that the reader looks up: few, so that the threads meet in one bucket, or many.
 const FEW: u64 = 2;

@@ -20,7 +20,7 @@ use stillpoint::table::Table;
 use crate::actor::Sections;
 use crate::arena::{Context, Handle, Identity, Maker};
 use crate::counts::{Hold, Kind, Looks};
-use crate::world::Setting;
+use crate::part::Setting;
 
 /// Relates a key to its seal, so that freed memory does not match.
 const SEAL: u64 = 0x5ea1_ed4b_57a9_0f10;
