@@ -1,6 +1,7 @@
 //! Background reclaimers, with their threads.
 
 use std::ffi::{c_int, c_void};
+use std::panic::resume_unwind;
 
 use stillpoint::rcu::{raw, Domain, RetireHandle};
 
@@ -133,12 +134,11 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
         let left = handle.pending() as isize;
         if is_here {
             handle.abandon();
-            // Destructors on the reclaimer's thread may use the handle until that thread ends.
-            worker.wait(None);
         }
+        // Destructors on the reclaimer's thread may use the handle until that thread ends, those of its thread-specific data too.
+        let ended = worker.join();
         // SAFETY: the caller passes a handle, and no other call uses it. In a child, the objects of the parent's thread are lost.
-        let Background { worker, .. } = unsafe { found.free() };
-        worker.join();
-        Ok(left)
+        drop(unsafe { found.free() });
+        ended.map_or_else(|panic| resume_unwind(panic), |()| Ok(left))
     })
 }

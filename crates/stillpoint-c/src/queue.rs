@@ -1,6 +1,7 @@
 //! Queues of callbacks in the program's own objects.
 
 use std::ffi::{c_int, c_void};
+use std::panic::resume_unwind;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -122,20 +123,17 @@ pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
             // The end of that thread is the end of its callbacks.
             not_from_within()?;
         }
-        // Callbacks on the queue's thread may use the handle until that thread ends.
         let worker = value.worker().take();
-        if let Some(worker) = worker.as_ref().filter(|worker| worker.is_here()) {
+        if worker.as_ref().is_some_and(Worker::is_here) {
             // Release: pairs with the acquire load in the closure of `runner`.
             value.is_freed.store(true, Ordering::Release);
             value.queue.wake();
-            worker.wait(None);
         }
+        // Callbacks on the queue's thread may use the handle until that thread ends, and so may destructors of its thread-specific data.
+        let ended = worker.map_or(Ok(()), |worker| worker.join());
         // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });
-        if let Some(worker) = worker {
-            worker.join();
-        }
-        Ok(0)
+        ended.map_or_else(|panic| resume_unwind(panic), |()| Ok(0))
     })
 }
 
@@ -157,10 +155,9 @@ pub unsafe extern "C" fn still_queue_start(
         let is_freed = Arc::clone(&queue.is_freed);
         // Acquire: pairs with the release in `still_queue_free`.
         let run = queue.queue.runner(move || !is_freed.load(Ordering::Acquire));
-        let before = worker.replace(Worker::start(threading, run)?);
-        if let Some(before) = before {
-            // The thread belongs to the parent, so `join` only drops its handle.
-            before.join();
+        if let Some(before) = worker.replace(Worker::start(threading, run)?) {
+            // It belongs to the parent: this only forgets it, and cannot fail.
+            let _ = before.join();
         }
         Ok(0)
     })

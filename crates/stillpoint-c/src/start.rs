@@ -12,15 +12,18 @@ use crate::{cpp, own};
 #[link_section = ".init_array.00101"]
 static START: extern "C" fn() = start;
 
+/// A set of CPUs with room for as many as Linux can have (8,192): a smaller one is refused on machines that may have more than it.
+pub(crate) type Cpus = [libc::cpu_set_t; 8];
+
 /// The CPUs on which the process could run when it began, if they could be read.
-static CPUS: OnceLock<libc::cpu_set_t> = OnceLock::new();
+static CPUS: OnceLock<Cpus> = OnceLock::new();
 
 /// Reads the process's CPUs, and prepares for C++ programs that fork, or use up all keys, before they use the library.
 extern "C" fn start() {
-    let mut cpus = MaybeUninit::<libc::cpu_set_t>::uninit();
-    // SAFETY: the size is that of the place, which is filled before it is read.
+    let mut cpus = MaybeUninit::<Cpus>::zeroed();
+    // SAFETY: the size is that of the place, and zeros are a valid set.
     unsafe {
-        if libc::sched_getaffinity(libc::getpid(), size_of::<libc::cpu_set_t>(), cpus.as_mut_ptr()) == 0 {
+        if libc::sched_getaffinity(libc::getpid(), size_of::<Cpus>(), cpus.as_mut_ptr().cast()) == 0 {
             CPUS.get_or_init(|| cpus.assume_init());
         }
     }
@@ -46,7 +49,7 @@ pub(crate) unsafe fn at_ease(thread: libc::pthread_t) {
     unsafe {
         libc::pthread_setschedparam(thread, libc::SCHED_OTHER, &std::mem::zeroed());
         if let Some(cpus) = CPUS.get() {
-            libc::pthread_setaffinity_np(thread, size_of::<libc::cpu_set_t>(), cpus);
+            libc::pthread_setaffinity_np(thread, size_of::<Cpus>(), cpus.as_ptr());
         }
     }
 }

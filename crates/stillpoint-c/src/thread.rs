@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void, CStr};
 use std::io;
 use std::mem::MaybeUninit;
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -210,20 +210,21 @@ pub(crate) fn count_fork() {
 
 /// A thread of the library.
 pub(crate) struct Worker {
-    thread: Thread,
+    /// Until it is joined.
+    thread: Mutex<Option<Thread>>,
     /// The process that has the thread, and its number of forks. The child of a `fork` does not have it.
     process: (u32, u32),
     end: Arc<End>,
 }
 
-/// Whether the thread has ended.
+/// Whether the thread does nothing more of its own: destructors of its thread-specific data may still run.
 #[derive(Default)]
 struct End {
     is_there: Mutex<bool>,
     told: Condvar,
 }
 
-/// Signals the thread's end when this value is dropped, also after a panic.
+/// Signals the [`End`] when this value is dropped, also after a panic.
 struct Teller(Arc<End>);
 
 impl Drop for Teller {
@@ -248,7 +249,7 @@ impl Worker {
             let otherwise = c"a thread could not be started";
             Refusal::told(errno, format_args!("a thread could not be started: {error}"), otherwise)
         })?;
-        Ok(Self { thread, process: process(), end })
+        Ok(Self { thread: Mutex::new(Some(thread)), process: process(), end })
     }
 
     /// Whether the thread belongs to this process, and not to its parent.
@@ -256,7 +257,7 @@ impl Worker {
         self.process == process()
     }
 
-    /// Waits for the thread's end, for at most `limit`.
+    /// Waits for the thread's last work, for at most `limit`.
     pub(crate) fn wait(&self, limit: Option<Duration>) {
         let there = self.end.is_there.lock().unwrap_or_else(PoisonError::into_inner);
         match limit {
@@ -265,16 +266,16 @@ impl Worker {
         }
     }
 
-    /// Joins the thread. If the thread belongs to the parent process, this only drops the handle.
-    ///
-    /// # Panics
-    /// If the thread has panicked: continues that panic.
-    pub(crate) fn join(self) {
-        if !self.is_here() {
-            return std::mem::forget(self.thread);
-        }
-        if !self.thread.join() {
-            resume_unwind(Box::new(()));
+    /// Joins the thread, unless it belongs to the parent process. An error if it has panicked: a caller continues that panic once it has
+    /// freed what the thread could use until its end.
+    pub(crate) fn join(&self) -> std::thread::Result<()> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match thread {
+            Some(thread) if self.is_here() => thread.join().then_some(()).ok_or_else(|| Box::new(()) as _),
+            thread => {
+                std::mem::forget(thread);
+                Ok(())
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ use super::reader::{acquires, frame, offline_frame, plain_frame, releases, AGAIN
 use crate::border::Refusal;
 use crate::own;
 use crate::report::report;
+use crate::start::Cpus;
 use crate::thread::{Thread, Threading};
 
 /// liburcu's struct, to C.
@@ -574,10 +575,10 @@ fn is_on(cpu: usize) -> bool {
 fn stay_on(cpu: usize) {
     // SAFETY: the set is a local variable, and has a bit for the CPU.
     unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if cpu < libc::CPU_SETSIZE as usize {
-            libc::CPU_SET(cpu, &mut set);
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+        let mut set: Cpus = std::mem::zeroed();
+        if let Some(part) = set.get_mut(cpu / libc::CPU_SETSIZE as usize) {
+            libc::CPU_SET(cpu % libc::CPU_SETSIZE as usize, part);
+            libc::sched_setaffinity(0, size_of::<Cpus>(), set.as_ptr());
         }
     }
 }

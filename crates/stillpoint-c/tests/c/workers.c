@@ -200,6 +200,49 @@ static void backgrounds(struct still_domain *domain)
     CHECK(answer.stats.size == offsetof(__typeof__(answer), beyond));
 }
 
+static pthread_key_t at_end;
+static struct still_background *ending_background;
+static struct still_queue *ending_queue;
+static int ends;
+
+/* Runs when a thread of the library ends, after its last work: its handle is freed later. */
+static void uses_its_handle(void *which)
+{
+    for (int turn = 0; turn < MANY; turn++) {
+        CHECK((which == &ending_queue ? still_queue_pending(ending_queue) : still_background_pending(ending_background)) >= 0);
+        sched_yield();
+    }
+    ends++;
+}
+
+static void marks_its_thread(void *object, void *context) STILL_NOEXCEPT
+{
+    CHECK(pthread_setspecific(at_end, &ending_background) == 0);
+    destroy(object, context);
+}
+
+static void marks_the_queues(struct still_callback *callback) STILL_NOEXCEPT
+{
+    CHECK(pthread_setspecific(at_end, &ending_queue) == 0);
+    called(callback);
+}
+
+static void uses_until_the_end(struct still_domain *domain)
+{
+    CHECK(pthread_key_create(&at_end, uses_its_handle) == 0);
+    ending_background = still_background_new(domain, NULL);
+    CHECK(still_submit(ending_background, make(1), sizeof(struct object), marks_its_thread, NULL) == 0);
+    CHECK(still_background_free(ending_background, STILL_FOREVER) == 0);
+    CHECK(ends == 1);
+    ending_queue = still_queue_new(domain);
+    CHECK(still_queue_start(ending_queue, NULL) == 0);
+    CHECK(still_call(ending_queue, &make(1)->callback.callback, marks_the_queues) == 0);
+    CHECK(still_queue_barrier(ending_queue, STILL_FOREVER) == 0);
+    CHECK(still_queue_free(ending_queue) == 0);
+    CHECK(ends == 2);
+    CHECK(pthread_key_delete(at_end) == 0);
+}
+
 int main(void)
 {
     struct still_domain *domain = still_domain_new(NULL);
@@ -208,6 +251,7 @@ int main(void)
     idle_ones(domain);
     forked(domain);
     backgrounds(domain);
+    uses_until_the_end(domain);
     CHECK(still_domain_free(domain) == 0);
     return 0;
 }
