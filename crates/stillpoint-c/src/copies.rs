@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::border::Refusal;
 
-/// A domain that there should be only once in a process.
+/// What there should be only once in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Default {
     /// Of `still_domain_default`.
@@ -24,6 +24,8 @@ pub(crate) enum Default {
     Mb = 4,
     Qsbr = 5,
     Bp = 6,
+    /// Of `rte_timer.h`: a list is known by its number, and each copy counts from the beginning.
+    Timers = 7,
 }
 
 impl Default {
@@ -38,6 +40,7 @@ impl Default {
             Self::Mb => "the domain of liburcu's mb",
             Self::Qsbr => "the domain of liburcu's qsbr",
             Self::Bp => "the domain of liburcu's bp",
+            Self::Timers => "the timers of rte_timer.h",
         }
     }
 }
@@ -48,13 +51,13 @@ struct Copy {
     /// How many of the words below this copy has.
     defaults: u64,
     /// For each default [`NONE`], [`MADE`], or twice the id of the process in which a thread is claiming it.
-    states: [AtomicU64; 7],
+    states: [AtomicU64; 8],
 }
 
 const NONE: u64 = 0;
 const MADE: u64 = 1;
 
-static COPY: Copy = Copy { defaults: 7, states: [const { AtomicU64::new(NONE) }; 7] };
+static COPY: Copy = Copy { defaults: 8, states: [const { AtomicU64::new(NONE) }; 8] };
 
 /// The bytes of a note's name, with the zero at its end.
 const NAME: &[u8; 11] = b"stillpoint\0";

@@ -38,7 +38,7 @@ pub(crate) fn main() -> std::io::Result<()> {
     let mut background = domain
         .reclaimer_builder()
         .max_pending(512) // beyond that, `retire` hands objects back
-        .fence_interval(Duration::from_micros(200)) // at most 5,000 heavy fences a second
+        .fence_interval(Duration::from_micros(200)) // how long less than a batch waits for a heavy fence
         .build_background();
     let handle = background.retire_handle();
     let reclaims = thread::Builder::new().name("reclaims".into()).spawn(move || background.run())?;

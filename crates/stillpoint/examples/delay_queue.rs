@@ -82,7 +82,8 @@ impl<T: Unpin> DelayQueue<T> {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Runs the example. One test runs all files of this folder.
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
     runtime.block_on(async {
         let mut queue = DelayQueue::new();

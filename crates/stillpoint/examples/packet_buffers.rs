@@ -43,7 +43,8 @@ fn work<'p>(local: &Local<'p, Packet>, packets: &Receiver<Obj<'p, Packet>>) -> u
 
 /// Runs the example. One test runs all files of this folder.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let pool: Pool<Packet> = Pool::builder(2_000, || Packet { len: 0, bytes: [0; 1500] }).build()?;
+    // A block needs a whole bucket, and the workers only free: what they kept in caches would be missing there.
+    let pool: Pool<Packet> = Pool::builder(2_000, || Packet { len: 0, bytes: [0; 1500] }).cache(0).build()?;
     let info = pool.info();
     println!("blocks of {} packets, {} bytes apart", info.objects_per_block, info.stride);
 

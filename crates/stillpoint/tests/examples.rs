@@ -6,6 +6,8 @@
 mod background;
 #[path = "../examples/config_snapshot.rs"]
 mod config_snapshot;
+#[path = "../examples/delay_queue.rs"]
+mod delay_queue;
 #[path = "../examples/epoll_loop.rs"]
 mod epoll_loop;
 #[path = "../examples/flow_table_qsbr.rs"]
@@ -35,6 +37,11 @@ fn flow_table_qsbr_runs() {
 #[test]
 fn background_runs() {
     background::main().expect("it reports no error");
+}
+
+#[test]
+fn delay_queue_runs() {
+    delay_queue::main().expect("it reports no error");
 }
 
 #[test]

@@ -73,8 +73,10 @@ int main(void)
     }
     for (unsigned int version = 1; version <= UPDATES; version++) {
         struct table *old = still_exchange(&current, new_table(version));
-        if (still_retire(reclaimer, old, sizeof *old, destroy, NULL) < 0)
+        if (still_retire(reclaimer, old, sizeof *old, destroy, NULL) < 0) {
             fprintf(stderr, "%s\n", still_error());
+            return 1;
+        }
         still_poll(reclaimer, STILL_ALL);
     }
     __atomic_store_n(&stopped, 1, __ATOMIC_RELEASE);

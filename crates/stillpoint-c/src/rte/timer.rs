@@ -6,7 +6,6 @@ use std::fmt::{self, Display};
 use std::mem::{self, offset_of};
 use std::ops::{ControlFlow, Deref};
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use stillpoint::timer::{Node, NodeWheel, Schedule};
@@ -17,8 +16,8 @@ use super::block::Call;
 use super::print;
 use crate::border::{briefly, call, Refusal};
 use crate::own::{self, own, Own};
-use crate::reserve;
 use crate::timer::pop_or_move;
+use crate::{copies, reserve};
 
 /// A timer, to C.
 #[repr(C)]
@@ -342,11 +341,15 @@ enum Taken<'l> {
 /// An instance: the lists of all lcores.
 struct Data {
     /// How many calls walk the lists, and [`FREED`].
-    walks: AtomicU32,
+    walks: Walks,
     /// A number that no other instance has or had. Its lowest bits are the place in [`DATA`].
     number: u64,
     lcores: Box<[Lcore]>,
 }
+
+/// On a cache line of its own: each walk writes it, and each call reads what lies beside it.
+#[repr(align(128))]
+struct Walks(AtomicU32);
 
 /// In `walks`: a function that one of the walks has called has freed the instance. The last walk frees its memory.
 const FREED: u32 = 1 << 31;
@@ -361,7 +364,7 @@ impl Walk {
         // SAFETY: the instance is not freed meanwhile, by the caller's promise.
         let data = unsafe { data(id) }?;
         // Relaxed: whoever frees the instance comes later on this thread, or is synchronized with it by the program.
-        data.walks.fetch_add(1, Ordering::Relaxed);
+        data.walks.0.fetch_add(1, Ordering::Relaxed);
         Ok(Self(NonNull::from(data)))
     }
 }
@@ -378,7 +381,7 @@ impl Deref for Walk {
 impl Drop for Walk {
     fn drop(&mut self) {
         // AcqRel: the last of the walks, which frees the memory, comes after all uses of the others.
-        if self.walks.fetch_sub(1, Ordering::AcqRel) == FREED | 1 {
+        if self.walks.0.fetch_sub(1, Ordering::AcqRel) == FREED | 1 {
             // SAFETY: the address came from a box. The instance is freed, and this was the last walk.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }
@@ -429,7 +432,7 @@ impl Data {
             for lcore in 0..lcores {
                 own.push(Lcore::try_new(lcore)?);
             }
-            Ok(Box::new(Self { walks: AtomicU32::new(0), number, lcores: own.into() }))
+            Ok(Box::new(Self { walks: Walks(AtomicU32::new(0)), number, lcores: own.into() }))
         })
     }
 
@@ -453,7 +456,7 @@ impl Data {
             return false;
         }
         // AcqRel: as in the drop of a walk. SAFETY: the memory stays until the walks have ended.
-        if unsafe { &*raw }.walks.fetch_or(FREED, Ordering::AcqRel) == 0 {
+        if unsafe { &*raw }.walks.0.fetch_or(FREED, Ordering::AcqRel) == 0 {
             // SAFETY: `raw` came from a box, and the instance is not used any more.
             drop(unsafe { Box::from_raw(raw) });
         }
@@ -464,7 +467,7 @@ impl Data {
     /// ends, and looks at no list any more.
     fn is_freed(&self) -> bool {
         // Relaxed: if the function was called by this walk, this is the same thread.
-        self.walks.load(Ordering::Relaxed) & FREED != 0
+        self.walks.0.load(Ordering::Relaxed) & FREED != 0
     }
 
     #[inline]
@@ -584,7 +587,7 @@ impl Data {
                     continue;
                 }
                 // SAFETY: the function has not stopped or reset the timer, so the timer is still RUNNING here. So it is valid, and no other
-                // thread has it.
+                // thread has it: by the header, a function that initialises it again gives it to no other thread.
                 unsafe {
                     let place = timer.0.as_ptr();
                     match (*place).period {
@@ -603,19 +606,21 @@ impl Data {
     }
 }
 
+/// The numbers in an array of the program, each read when its turn comes. Once a function has freed the instance, the array may be gone: the
+/// rest is not read.
+///
 /// # Safety
-/// `lists` is NULL, or the address of `length` numbers.
-unsafe fn numbers<'n>(lists: *const c_uint, length: c_int) -> &'n [c_uint] {
-    match usize::try_from(length) {
-        // SAFETY: the address is not null, so there are `length` numbers, by the caller's promise.
-        Ok(length) if !lists.is_null() => unsafe { slice::from_raw_parts(lists, length) },
-        _ => &[],
-    }
+/// `lists` is NULL, or the address of `length` numbers, which stay until the instance is freed.
+unsafe fn numbers(data: &Data, lists: *const c_uint, length: c_int) -> impl Iterator<Item = c_uint> + '_ {
+    let length = usize::try_from(length).ok().filter(|_| !lists.is_null()).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    (0..length).map_while(move |at| (!data.is_freed()).then(|| unsafe { lists.add(at).read() }))
 }
 
 #[no_mangle]
 pub extern "C" fn still_rte_timer_init_(lcores: u32) -> c_int {
     call(|| {
+        copies::have(copies::Default::Timers)?;
         let is_new =
             LCORES.load(Ordering::Acquire) == 0 && Data::try_new(lcores)?.publish(DEFAULT as usize).is_ok();
         if !is_new {
@@ -799,16 +804,17 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
         let data = unsafe { Walk::begin(id) }?;
         let function = function.ok_or_else(|| Refusal::invalid(c"NULL was passed for a function"))?;
         count(&data.lcore(lcore)?.manages);
+        let is_any = lists.is_null();
         // SAFETY: the caller passes the address of `count_of_lists` numbers, or NULL.
-        let lists = if lists.is_null() { &[lcore][..] } else { unsafe { numbers(lists, count_of_lists) } };
+        let lists = || unsafe { numbers(&data, lists, count_of_lists) };
         // The list of this lcore comes first. Periodic timers are armed again in this list, and a late one must not be due again in the
         // same call.
-        let own = lists.iter().filter(|list| **list == lcore).take(1);
-        let others = lists.iter().filter(|list| **list != lcore);
-        for list in own.chain(others).take_while(|_| !data.is_freed()) {
+        let is_own = is_any || lists().any(|list| list == lcore);
+        let own = is_own.then_some(lcore);
+        for list in own.into_iter().chain(lists().filter(|list| *list != lcore)) {
             // SAFETY: the inline function passes the number of the calling thread, and the program's function may be called with a timer.
             unsafe {
-                data.manage(lcore, *list, now, |timer| {
+                data.manage(lcore, list, now, |timer| {
                     let _heeded = tsan::heed();
                     function(timer.c());
                 })
@@ -848,8 +854,7 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
         // SAFETY: nobody but the function frees the instance meanwhile.
         let data = unsafe { Walk::begin(id) }?;
         // SAFETY: the caller passes the address of `nb_walk_lcores` numbers, or NULL.
-        for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) }.iter().take_while(|_| !data.is_freed())
-        {
+        for number in unsafe { numbers(&data, walk_lcores, nb_walk_lcores) } {
             let lcore = data.lcore(number)?;
             // So timers that the function adds are not stopped.
             lcore.list.lock().wheel.set_aside();

@@ -85,6 +85,11 @@ int main(int count, char **arguments)
     CHECK(told[0] == 0);
     second->flavour();
     CHECK(strstr(told, "memb") != NULL && strstr(told, of_first) != NULL && strstr(told, of_second) != NULL);
+
+    /* A timer that is pending names its list by a number, and each copy counts from the beginning. */
+    CHECK(first->timers(4) == 0 && first->timers(4) == -EALREADY && second->timers(4) == -EEXIST);
+    last = second->error();
+    CHECK(strstr(last, "rte_timer.h") != NULL && strstr(last, of_first) != NULL);
     CHECK(second->reader_free(reader) == 0 && second->domain_free(named) == 0 && first->domain_free(domain) == 0);
 
     /* A plugin that was linked as the manual says stays after it is closed, with its default domain. */

@@ -13,6 +13,9 @@ static void flavour(void)
     rcu_unregister_thread();
 }
 
+/* Of rte_timer.h, which is for lcores only. */
+int still_rte_timer_init_(uint32_t lcores);
+
 /* Waits within a region, which is refused, and after it. */
 static int reads(struct still_reader *reader, struct still_domain *domain)
 {
@@ -27,6 +30,7 @@ const struct copy *copy(void)
     static const struct copy copy = {
         still_domain_default, still_domain_new, still_domain_free, still_synchronize, still_reader_new_, still_reader_free,
         still_error,          still_on_report,  reads,             flavour,
+        still_rte_timer_init_,
     };
     return &copy;
 }

@@ -17,6 +17,7 @@ struct copy {
     void (*on_report)(still_report_fn *, void *);
     int (*reads)(struct still_reader *, struct still_domain *);
     void (*flavour)(void);
+    int (*timers)(uint32_t lcores);
 };
 
 /* The copy of this program or plugin. */

@@ -401,6 +401,7 @@ static void arm_earlier(struct rte_timer *timer, void *argument)
 }
 
 static uint32_t freed_inside;
+static unsigned int *freed_numbers;
 static struct rte_timer one_of_two, other_of_two;
 
 /* Also the timers that are pending: the library does not touch them any more. */
@@ -408,6 +409,7 @@ static void free_the_instance(struct rte_timer *timer)
 {
     CHECK(seen++ == 0 && rte_timer_data_dealloc(freed_inside) == 0);
     memset(timer == &one_of_two ? (void *)&other_of_two : (void *)&one_of_two, 0xaa, sizeof one_of_two);
+    free(freed_numbers);
 }
 
 static void free_the_instance_of(struct rte_timer *timer, void *unused)
@@ -428,10 +430,12 @@ static void freed_by_a_callback(void)
         CHECK(rte_timer_alt_reset(freed_inside, &other_of_two, way ? FAR : 1, PERIODICAL, 0, NULL, NULL) == 0);
         UNTIL(way || rte_get_timer_cycles() > other_of_two.expire);
         unsigned int list = 0;
+        freed_numbers = (unsigned int *)calloc(2, sizeof *freed_numbers);
+        freed_numbers[1] = 1;
         if (way)
-            CHECK(rte_timer_stop_all(freed_inside, &list, 1, free_the_instance_of, NULL) == 0);
+            CHECK(rte_timer_stop_all(freed_inside, freed_numbers, 2, free_the_instance_of, NULL) == 0);
         else
-            CHECK(rte_timer_alt_manage(freed_inside, &list, 1, free_the_instance) == 0);
+            CHECK(rte_timer_alt_manage(freed_inside, freed_numbers, 2, free_the_instance) == 0);
         CHECK(seen == 1 && rte_timer_alt_manage(freed_inside, &list, 1, free_the_instance) == -EINVAL);
     }
 }

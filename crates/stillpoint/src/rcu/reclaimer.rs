@@ -541,7 +541,8 @@ impl ReclaimerBuilder {
     }
 
     /// Time between two heavy fences of the domain, before this reclaimer issues another one for less than a batch; 50 µs by default. It
-    /// bounds how often the other cores are interrupted. It matters only while a reader is silent. With zero, polls wait for no silent
+    /// bounds how often the other cores are interrupted for a few objects; full batches gather instead (see [`batch`](Self::batch)), and a
+    /// reclaimer without room fences at once. It matters only while a reader is silent. With zero, polls wait for no silent
     /// reader, and fence at once. While it lasts longer than the threshold of the stall hook, a region that begins after the oldest
     /// grace period that waits for the fence is reported only after the fence.
     pub fn fence_interval(mut self, interval: Duration) -> Self {

@@ -14,14 +14,16 @@
  *   A timer that is pending in one instance may be reset or stopped in another one. The function of a timer may reset and stop it in any
  *   instance.
  *   An instance takes 34 KiB for each of its RTE_MAX_LCORE lists.
- *   Timers and instances belong to one process, and cannot be shared with another.
+ *   Timers and instances belong to one process, and cannot be shared with another. Of two copies of the library in a process (see PLUGINS in
+ *   stillpoint.h), one has the timers.
  *   rte_timer_manage serves no timer that a library of DPDK has armed in DPDK's default instance, such as the watchdog of the driver net_ena.
  *   A program with one of these links librte_timer as well, and calls DPDK's rte_timer_manage from a file that is compiled with DPDK's header.
  *
  * THREADS
  *   Any number of threads may call the functions at once, except subsystem_init, finalize, data_alloc and data_dealloc. One thread at a time
- *   manages the list of an lcore. No lock is held during callbacks. Callbacks may call every function of this header, with one limit:
- *   functions whose names end in _sync are only for timers whose callbacks do not wait for the caller's timer.
+ *   manages the list of an lcore. No lock is held during callbacks. Callbacks return: they throw nothing, and call neither longjmp nor
+ *   pthread_exit. They may call every function of this header, with one limit: functions whose names end in _sync are only for timers whose
+ *   callbacks do not wait for the caller's timer.
  *
  * C99 or C++11; GCC or Clang.
  */
@@ -66,7 +68,8 @@ union rte_timer_status {
 
 struct rte_timer;
 
-/* The function of a timer. It may stop or reset the timer; after a stop, it may free the timer. */
+/* The function of a timer. It may stop or reset the timer; after a stop, it may free the timer. If it initialises the timer again, it stops or
+ * resets the timer afterwards, before it gives the timer to another thread. */
 typedef void (*rte_timer_cb_t)(struct rte_timer *, void *);
 
 /* A timer, which has the size of DPDK's. A program may read expire, status, period, f and arg, but must write no field. */
@@ -117,7 +120,8 @@ static inline void still_rte_timer_try_again_(unsigned int *tries)
  * Instances
  */
 
-/* Must be called first, with DPDK after rte_eal_init. 0; -EALREADY: it was called already; -ENOMEM. */
+/* Must be called first, with DPDK after rte_eal_init. 0; -EALREADY: it was called already; -EEXIST: another copy of the library has the
+ * timers; -ENOMEM. */
 static inline int rte_timer_subsystem_init(void)
 {
     return still_rte_timer_init_(RTE_MAX_LCORE);
@@ -226,7 +230,8 @@ static inline int rte_timer_manage(void)
 typedef void (*rte_timer_alt_manage_cb_t)(struct rte_timer *tim);
 
 /* Calls f, instead of their own functions, for all timers of these lists that are due. poll_lcores NULL: the list of this lcore. A periodic
- * timer is armed again in the list of the calling lcore. 0; -EINVAL: there is no such instance or list, or the calling thread has no lcore. */
+ * timer is armed again in the list of the calling lcore. The numbers must not change before the call returns; a function that frees the
+ * instance may free them, too. 0; -EINVAL: there is no such instance or list, or the calling thread has no lcore. */
 static inline int rte_timer_alt_manage(uint32_t timer_data_id, unsigned int *poll_lcores, int n_poll_lcores, rte_timer_alt_manage_cb_t f)
 {
     return still_rte_timer_alt_manage_(timer_data_id, rte_lcore_id(), rte_get_timer_cycles(), poll_lcores, n_poll_lcores, f);
@@ -241,7 +246,8 @@ static inline int64_t rte_timer_next_ticks(void)
 
 typedef void (*rte_timer_stop_all_cb_t)(struct rte_timer *tim, void *arg);
 
-/* Stops all pending timers of these lists, and calls f(tim, f_arg) for each, in no order; f may be NULL. A timer that f arms stays armed.
+/* Stops all pending timers of these lists, and calls f(tim, f_arg) for each, in no order; f may be NULL. A timer that f arms stays armed,
+ * unless it is in a list whose turn has not come.
  * No other thread may stop one of them and free it meanwhile: f is called with it. 0; -EINVAL: no such instance or list. */
 int rte_timer_stop_all(uint32_t timer_data_id, unsigned int *walk_lcores, int nb_walk_lcores, rte_timer_stop_all_cb_t f,
                        void *f_arg) __asm__("still_rte_timer_stop_all");

@@ -24,6 +24,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
 use crate::rcu::engine::wait::counters::Round;
 use crate::rcu::engine::Core;
+use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{fence, AtomicPtr, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
@@ -34,8 +35,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 /// An owner that has not polled for this long is silent.
 const SILENT: Duration = if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_millis(1) };
 
-/// While at most this many objects wait, an owner polls with each write; beyond that, with one write of this many.
+/// While at most this many objects wait, an owner polls with each write; beyond that, with one write of this many, and if some time has passed
+/// since the last poll, with one of [`TIMED`]: otherwise what is free would wait for a writer that writes once a day.
 const EAGER: usize = 32;
+const TIMED: usize = 8;
+/// The time in ticks.
+const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 
 /// Most objects that an owner's poll looks at. Even if protected loads hold a share of them, it frees more than have come since
 /// the last poll.
@@ -68,7 +73,24 @@ struct Content {
     list: Option<RetireList>,
     /// Number of writes since an owner polled the list, whichever threads made them.
     unpolled: usize,
+    /// When a write polled last while many objects waited, in ticks.
+    polled: u64,
     lease: Option<Lease>,
+}
+
+impl Content {
+    /// Whether a write polls while more than [`EAGER`] objects wait.
+    fn is_due(&mut self) -> bool {
+        if self.unpolled % TIMED != 0 {
+            return false;
+        }
+        let now = ticks();
+        let is_due = self.unpolled >= EAGER || now.wrapping_sub(self.polled) >= INTERVAL;
+        if is_due {
+            self.polled = now;
+        }
+        is_due
+    }
 }
 
 /// What a table's objects need to be freed. It is alive as long as the lease of a shelf.
@@ -318,7 +340,7 @@ impl OwnShelf {
         turn.retire(core, garbage);
         let len = turn.len();
         turn.content.unpolled += 1;
-        if len > EAGER && turn.content.unpolled < EAGER {
+        if len > EAGER && !turn.content.is_due() {
             return;
         }
         // Read once: it costs as much as the rest of a poll that finds nothing.
