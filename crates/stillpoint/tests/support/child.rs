@@ -5,6 +5,8 @@ use std::io::Write;
 use std::process::Command;
 
 const CHILD: &str = "STILLPOINT_TEST_CHILD";
+/// The most seconds that a child takes. What it has said is shown only at its end.
+const LONGEST: libc::c_uint = 1800;
 /// The beginning of lines that are shown even if the test passes.
 const NOTE: &str = "note: ";
 /// The beginning of the lines that `skip.rs` prints.
@@ -21,6 +23,8 @@ pub(crate) fn note(text: &str) {
 /// The child is the same test program, told to run only this test. There the body is called.
 pub(crate) fn in_child(name: &str, body: impl FnOnce()) {
     if env::var_os(CHILD).is_some_and(|child| child == name) {
+        // SAFETY: no pointers are passed. A child that hangs is ended by the signal.
+        unsafe { libc::alarm(LONGEST) };
         return body();
     }
     let program = env::current_exe().expect("a process can find its program");
