@@ -9,7 +9,7 @@ use stillpoint::rcu::wait::SynchronizeError;
 use stillpoint::rcu::{Boost, Domain};
 
 use super::crowd::{beside, read, work};
-use super::{domain, in_each_way, until};
+use super::{asleep, domain, in_each_way, until};
 
 #[test]
 fn a_preempted_guard_is_boosted() {
@@ -89,12 +89,11 @@ fn a_reader_that_sleeps_is_not_boosted() {
             scope.spawn(|| {
                 let reader = domain.reader();
                 let _guard = reader.pin();
-                inside.send(()).unwrap();
+                inside.send(asleep::own()).unwrap();
                 let _ = sleep.into_iter().next();
             });
-            is_inside.recv().unwrap();
             // The reader may be boosted on its way into the sleep.
-            thread::sleep(Duration::from_millis(50));
+            asleep::wait_until_asleep(is_inside.recv().unwrap());
             let before = domain.stats().boosted;
             let answer = domain.synchronize_timeout(Duration::from_millis(20));
             assert!(matches!(answer, Err(SynchronizeError::Stalled(_))), "{answer:?}");

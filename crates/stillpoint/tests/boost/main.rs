@@ -4,6 +4,8 @@
 
 #![cfg(not(any(stillpoint_loom, miri)))]
 
+#[path = "../support/asleep.rs"]
+mod asleep;
 #[path = "../support/child.rs"]
 mod child;
 mod crowd;

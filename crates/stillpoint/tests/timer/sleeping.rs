@@ -369,19 +369,21 @@ fn a_service_that_ends_gives_its_alarm_back() {
 fn a_cancellation_waits_until_the_callback_has_ended() {
     let (mut service, timer) = with_timer();
     service.arm(&timer, 10, 7).unwrap();
-    let (begun, has_begun) = mpsc::channel();
+    let ((begun, has_begun), (cancelled, is_cancelled)) = (mpsc::channel(), mpsc::channel());
     let ended = AtomicUsize::new(0);
     thread::scope(|scope| {
         let (other, seen) = (timer.clone(), &ended);
         scope.spawn(move || {
             has_begun.recv().unwrap();
             assert_eq!(other.cancel(), Outcome::Running, "at once");
+            cancelled.send(()).unwrap();
             assert_eq!(other.cancel_wait(), Outcome::Fired);
             assert_eq!(seen.load(Ordering::Relaxed), 1, "the canceller sees what the callback did");
         });
         let progress = service.run(10, Limit::NONE, |_, event| {
             let own = event.timer().unwrap().clone();
             begun.send(()).unwrap();
+            is_cancelled.recv().unwrap();
             thread::sleep(Duration::from_millis(20));
             assert_eq!(own.cancel_wait(), Outcome::Running, "the callback would wait for itself");
             ended.store(1, Ordering::Relaxed);

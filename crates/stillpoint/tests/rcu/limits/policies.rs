@@ -1,6 +1,6 @@
 //! What a retirement does when there is no room.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
 use std::time::Instant;
 
@@ -11,7 +11,8 @@ use super::{limited, retired, troubles};
 use crate::census::Census;
 use crate::{LONG, SHORT};
 
-/// Runs `test` while another thread holds a guard. When `test` says so, that thread drops the guard some time later.
+/// Runs `test` while another thread holds a guard. When `test` says so, that thread drops the guard once a
+/// retirement waits.
 fn while_held(domain: &Domain, test: impl FnOnce(&dyn Fn())) {
     let (held, is_held) = mpsc::channel();
     let (told, is_told) = mpsc::channel::<()>();
@@ -21,7 +22,9 @@ fn while_held(domain: &Domain, test: impl FnOnce(&dyn Fn())) {
             let guard = reader.pin();
             held.send(()).expect("the test waits for it");
             let _ = is_told.recv();
-            thread::sleep(SHORT);
+            while domain.stats().waits == 0 && is_told.try_recv() == Err(TryRecvError::Empty) {
+                thread::yield_now();
+            }
             drop(guard);
         });
         is_held.recv().expect("the guard is taken");
@@ -74,11 +77,13 @@ fn a_patient_reclaimer_waits_for_the_room_of_others() {
     other.retire(retired(&domain, census.object())).expect("there is room");
     let mut patient = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build();
     thread::scope(|scope| {
-        scope.spawn(move || {
-            thread::sleep(SHORT);
-            other.flush().expect("nothing is in the way");
+        let waits = scope.spawn(|| {
+            patient.retire(retired(&domain, census.object())).expect("the other one polls in time");
         });
-        patient.retire(retired(&domain, census.object())).expect("the other one polls in time");
+        while domain.stats().waits == 0 && !waits.is_finished() {
+            thread::yield_now();
+        }
+        other.flush().expect("nothing is in the way");
     });
     assert_eq!(troubles(&domain.stats()), [0, 1, 0]);
 }
@@ -164,7 +169,7 @@ fn whoever_waits_for_room_frees_what_was_left_to_the_domain() {
             let mut reclaimer = domain.reclaimer();
             reclaimer.retire_timeout(retired(&domain, 2), LONG).expect("the holder leaves it");
         });
-        while domain.stats().waits == 0 {
+        while domain.stats().waits == 0 && !waits.is_finished() {
             thread::yield_now();
         }
         drop(holder);
