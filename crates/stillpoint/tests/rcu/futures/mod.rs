@@ -17,7 +17,7 @@ use stillpoint::rcu::Domain;
 use crate::LONG;
 
 /// Unparks the thread that made it, and counts the calls.
-struct Alarm {
+pub(crate) struct Alarm {
     thread: Thread,
     wakes: AtomicUsize,
 }
@@ -31,7 +31,7 @@ impl Wake for Alarm {
 }
 
 impl Alarm {
-    fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { thread: thread::current(), wakes: AtomicUsize::new(0) })
     }
 
@@ -41,7 +41,7 @@ impl Alarm {
     }
 
     /// Sleeps until there have been more than `seen` wake-ups.
-    fn wait_beyond(&self, seen: usize) -> usize {
+    pub(crate) fn wait_beyond(&self, seen: usize) -> usize {
         let begun = Instant::now();
         loop {
             let wakes = self.wakes();
@@ -54,7 +54,7 @@ impl Alarm {
     }
 }
 
-fn poll<F: Future>(future: Pin<&mut F>, alarm: &Arc<Alarm>) -> Poll<F::Output> {
+pub(crate) fn poll<F: Future>(future: Pin<&mut F>, alarm: &Arc<Alarm>) -> Poll<F::Output> {
     let waker = Waker::from(Arc::clone(alarm));
     future.poll(&mut Context::from_waker(&waker))
 }

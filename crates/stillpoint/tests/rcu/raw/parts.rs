@@ -9,6 +9,7 @@ use stillpoint::rcu::Domain;
 use super::object;
 use crate::census::Census;
 use crate::eager;
+use crate::futures::{poll, Alarm};
 use crate::modes::modes;
 
 /// The fields of a record.
@@ -101,6 +102,13 @@ fn regions_by_offsets_hold_up_and_wake() {
         assert!(parts.is_online());
         drop(guard);
         assert!(!parts.is_online());
+        // Nobody but the reader wakes a future, while a thread that waits also looks by itself.
+        pin(parts);
+        let (alarm, mut over) = (Alarm::new(), std::pin::pin!(domain.grace_period(domain.start())));
+        assert!(poll(over.as_mut(), &alarm).is_pending());
+        unpin(parts);
+        alarm.wait_beyond(0);
+        assert!(poll(over, &alarm).is_ready(), "{mode}");
     }
 }
 
