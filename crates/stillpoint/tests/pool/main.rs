@@ -26,6 +26,8 @@ mod threads;
 #[cfg(not(miri))]
 #[path = "../support/asleep.rs"]
 mod asleep;
+#[path = "../support/ending.rs"]
+mod ending;
 #[cfg(not(miri))]
 #[path = "../support/filter.rs"]
 mod filter;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use stillpoint::pool::{Objects, Pool};
 use stillpoint::rcu::Domain;
 
+use crate::ending::Ending;
+
 const ALIVE: u64 = 7;
 const RESET: u64 = 13;
 
@@ -27,6 +29,7 @@ fn readers_never_see_an_object_that_was_reused() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
+                let _ending = Ending(|| stop.store(true, Ordering::Relaxed));
                 let reader = domain.reader();
                 while !stop.load(Ordering::Relaxed) {
                     let guard = reader.pin();
@@ -41,9 +44,12 @@ fn readers_never_see_an_object_that_was_reused() {
                 }
             });
         }
+        let _ending = Ending(|| stop.store(true, Ordering::Relaxed));
         let mut replaced = 0;
-        while replaced < if cfg!(miri) { 40 } else { 2_000 }
-            || seen.load(Ordering::Relaxed) < if cfg!(miri) { 5 } else { 100 }
+        // A reader that fails stops all.
+        while !stop.load(Ordering::Relaxed)
+            && (replaced < if cfg!(miri) { 40 } else { 2_000 }
+                || seen.load(Ordering::Relaxed) < if cfg!(miri) { 5 } else { 100 })
         {
             reclaimer.poll();
             let Some(new) = make() else {
@@ -56,7 +62,6 @@ fn readers_never_see_an_object_that_was_reused() {
             pool.retire(old, &mut reclaimer).unwrap();
             replaced += 1;
         }
-        stop.store(true, Ordering::Relaxed);
     });
     reclaimer.flush().unwrap();
     assert_eq!(pool.stats().in_use, 1);

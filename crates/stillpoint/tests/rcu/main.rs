@@ -20,6 +20,8 @@ mod stress;
 mod census;
 #[path = "../support/child.rs"]
 mod child;
+#[path = "../support/ending.rs"]
+mod ending;
 #[path = "../support/modes.rs"]
 mod modes;
 #[path = "../support/other.rs"]

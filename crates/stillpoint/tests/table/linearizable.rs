@@ -3,6 +3,7 @@
 //! `STILLPOINT_LINEARIZABLE_ROUNDS` multiplies the number of tables that each test makes.
 
 use std::hash::{BuildHasher, Hasher};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
 
@@ -10,6 +11,7 @@ use stillpoint::rcu::{default_domain, Domain, QsbrReader, Reader};
 use stillpoint::table::error::UpdateError;
 use stillpoint::table::{Compute, Operation, RandomState, Table, TableReader, TryInsertError};
 
+use crate::ending::Ending;
 use crate::history::{check, Call, Clock, Event, MOST};
 
 /// Keys that the threads share in one episode.
@@ -155,6 +157,11 @@ impl<S: BuildHasher> Caller<'_, S> {
     }
 }
 
+/// Other threads wait for the caller at the next barrier, also if it panics.
+fn caught<R>(calls: impl FnOnce() -> R) -> std::thread::Result<R> {
+    catch_unwind(AssertUnwindSafe(calls))
+}
+
 /// Makes a table that threads call with the same keys, while it grows again and again.
 fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hasher: S) {
     let calls = MOST / threads;
@@ -168,18 +175,20 @@ fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hash
         let lookup = table.reader(&mut reader);
         let mut caller = Caller { clock: &clock, table: &table, is_default, lookup, other, qsbr, random };
         let mut events: Vec<Vec<Event>> = vec![Vec::new(); KEYS as usize];
-        barrier.wait();
-        for number in 0..calls as u64 * KEYS {
-            if number == calls as u64 * KEYS / 2 {
-                // From here on, at least one growth runs beside the calls.
-                barrier.wait();
-            }
+        // Relaxed: only says when to stop.
+        let _ending = Ending(|| _ = running.fetch_sub(1, Ordering::Relaxed));
+        let mut call = |number| {
             let key = number % KEYS;
             let value = (number * threads as u64 + thread as u64) * 2 + (caller.random.next() & 1);
             events[key as usize].push(caller.call(key, value));
-        }
-        // Relaxed: only says when to stop.
-        running.fetch_sub(1, Ordering::Relaxed);
+        };
+        let half = calls as u64 * KEYS / 2;
+        barrier.wait();
+        let first = caught(|| (0..half).for_each(&mut call));
+        // From here on, at least one growth runs beside the calls.
+        barrier.wait();
+        first.unwrap();
+        (half..calls as u64 * KEYS).for_each(call);
         events
     };
     let histories: Vec<Vec<Vec<Event>>> = std::thread::scope(|scope| {
@@ -251,20 +260,20 @@ fn histories_during_slow_growths_are_linearizable() {
         let of_round = |round| {
             barrier.wait();
             let value = |number| ((round * 10 + thread) * 10 + number) * 2 + number % 2;
-            (0..CALLS).map(|number| caller.call(round, value(number))).collect()
+            caught(|| (0..CALLS).map(|number| caller.call(round, value(number))).collect())
         };
-        (0..rounds).map(of_round).collect()
+        (0..rounds).map(of_round).collect::<Vec<_>>()
     };
     let histories: Vec<Vec<Vec<Event>>> = std::thread::scope(|scope| {
         let history = &history;
         let threads: Vec<_> = (0..3).map(|thread| scope.spawn(move || history(thread))).collect();
-        for round in 0..rounds {
+        let insert = |round| {
             barrier.wait();
-            for key in 0..20 {
-                table.insert(1_000_000 + round * 20 + key, 0).unwrap();
-            }
-        }
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            caught(|| (0..20).for_each(|key| _ = table.insert(1_000_000 + round * 20 + key, 0).unwrap()))
+        };
+        (0..rounds).map(insert).collect::<Vec<_>>().into_iter().for_each(Result::unwrap);
+        let history = |rounds: Vec<_>| rounds.into_iter().map(Result::unwrap).collect();
+        threads.into_iter().map(|thread| history(thread.join().unwrap())).collect()
     });
     for round in 0..rounds as usize {
         check(&histories.iter().flat_map(|of_thread| of_thread[round].clone()).collect::<Vec<_>>());

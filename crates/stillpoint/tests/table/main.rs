@@ -33,6 +33,8 @@ mod whole;
 #[cfg(not(miri))]
 #[path = "../support/child.rs"]
 mod child;
+#[path = "../support/ending.rs"]
+mod ending;
 #[path = "../support/other.rs"]
 mod other;
 #[path = "../support/rounds.rs"]

@@ -9,6 +9,8 @@ mod bounds;
 mod callbacks;
 mod clock;
 mod differential;
+#[path = "../support/ending.rs"]
+mod ending;
 mod failures;
 mod messages;
 mod nodes;

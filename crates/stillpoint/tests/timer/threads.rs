@@ -6,6 +6,7 @@ use std::sync::Barrier;
 use stillpoint::timer::shared::{ArmError, Cause, Mailbox, Outcome, Remote, TimerService};
 use stillpoint::timer::Limit;
 
+use crate::ending::Ending;
 use crate::with_timer;
 
 const TIMERS: usize = if cfg!(miri) { 20 } else { 2_000 };
@@ -37,6 +38,7 @@ fn add_and_cancel<'a>(
     stop: &AtomicBool,
     seed: u64,
 ) -> usize {
+    let _ending = Ending(|| stop.store(true, Ordering::Release));
     let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
     let mut state = seed;
     let mut added = 0;
@@ -77,7 +79,6 @@ fn add_and_cancel<'a>(
             }
         }
     }
-    stop.store(true, Ordering::Release);
     added
 }
 
@@ -85,10 +86,11 @@ fn add_and_cancel<'a>(
 fn fired_and_cancelled_are_what_was_added() {
     let dropped = AtomicUsize::new(0);
     let ends = Ends::default();
-    let mut service = TimerService::new(0);
     let (mut fired, mut revoked, mut now) = (0, 0, 0);
     let stops = [AtomicBool::new(false), AtomicBool::new(false)];
     let added: usize = std::thread::scope(|scope| {
+        // If it panics, it is gone, which ends the threads.
+        let mut service = TimerService::new(0);
         let threads: Vec<_> = stops
             .iter()
             .zip(1..)
@@ -117,13 +119,14 @@ fn fired_and_cancelled_are_what_was_added() {
             now = now.saturating_add(1);
             std::thread::yield_now();
         }
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        let added = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(service.stats().timers, 0, "nothing has piled up");
+        assert_eq!(dropped.load(Ordering::Relaxed), added);
+        added
     });
-    assert_eq!(service.stats().timers, 0, "nothing has piled up");
     let cancelled = ends.cancelled.into_inner();
     assert_eq!(revoked, ends.revoked.into_inner());
     assert_eq!(fired + cancelled + revoked, added);
-    assert_eq!(dropped.load(Ordering::Relaxed), added);
     // Otherwise, the test has not tested all three ends.
     assert!(fired > 0 && cancelled > 0 && revoked > 0);
 }
@@ -214,7 +217,8 @@ fn a_timer_that_is_armed_can_be_cancelled() {
     let stop = AtomicBool::new(false);
     let rounds = if cfg!(miri) { 20 } else { 2_000 };
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let _ending = Ending(|| stop.store(true, Ordering::Release));
+        let arms = scope.spawn(|| {
             let mut mailbox = remote.mailbox(64);
             while !stop.load(Ordering::Acquire) {
                 match mailbox.add(&timer, 1 << 40, [0u64; 32]) {
@@ -231,7 +235,7 @@ fn a_timer_that_is_armed_can_be_cancelled() {
             }
         });
         let mut cancelled = 0;
-        while cancelled < rounds {
+        while cancelled < rounds && !arms.is_finished() {
             // Only this thread cancels, and no timer fires.
             if timer.is_armed() {
                 assert!(timer.cancel().is_cancelled(), "it was armed");
@@ -240,6 +244,5 @@ fn a_timer_that_is_armed_can_be_cancelled() {
             let progress = service.process(16, |_, _| {});
             assert!(progress.expired() <= 16);
         }
-        stop.store(true, Ordering::Release);
     });
 }

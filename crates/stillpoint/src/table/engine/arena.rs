@@ -585,15 +585,20 @@ mod tests {
                     rounds.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            while rounds.load(Ordering::Relaxed) < if cfg!(miri) { 1 } else { 20 } && !shrinks.is_finished() {
-                for hint in 0..1_000 {
-                    let slot = arena.allocate(hint).expect("nearly all slots are free");
-                    // SAFETY: allocated just now, and given back once.
-                    unsafe { arena.free(slot, hint) };
+            let wanted = if cfg!(miri) { 1 } else { 20 };
+            let serve = || {
+                while rounds.load(Ordering::Relaxed) < wanted && !shrinks.is_finished() {
+                    for hint in 0..1_000 {
+                        let slot = arena.allocate(hint).expect("nearly all slots are free");
+                        // SAFETY: allocated just now, and given back once.
+                        unsafe { arena.free(slot, hint) };
+                    }
+                    assert!(arena.reserve(SLOTS), "all slots are free");
                 }
-                assert!(arena.reserve(SLOTS), "all slots are free");
-            }
+            };
+            let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve));
             done.store(true, Ordering::Relaxed);
+            served.expect("nobody is refused");
         });
         let again: std::collections::HashSet<u32> =
             (0..SLOTS).map(|hint| arena.allocate(hint).unwrap()).collect();

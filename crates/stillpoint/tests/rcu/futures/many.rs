@@ -11,6 +11,7 @@ use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::wait::GracePeriod;
 
 use super::{block_on, poll, while_held, Alarm, End};
+use crate::ending::Ending;
 use crate::modes::in_each_mode;
 
 #[test]
@@ -110,6 +111,11 @@ fn every_future_ends_among_readers_that_come_and_go() {
             });
             for _ in 0..waiters.load(Ordering::Relaxed) {
                 scope.spawn(|| {
+                    let _ending = Ending(|| {
+                        if waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
+                            done.store(true, Ordering::Relaxed);
+                        }
+                    });
                     let alarm = Alarm::new();
                     for round in 0..rounds {
                         let token = domain.start();
@@ -117,9 +123,6 @@ fn every_future_ends_among_readers_that_come_and_go() {
                             let _ = poll(std::pin::pin!(domain.grace_period(token)), &alarm);
                         }
                         assert_eq!(block_on(domain.grace_period(token)).0, Ok(()));
-                    }
-                    if waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
-                        done.store(true, Ordering::Relaxed);
                     }
                 });
             }

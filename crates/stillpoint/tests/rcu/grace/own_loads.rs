@@ -8,6 +8,7 @@ use stillpoint::rcu::Domain;
 
 use super::holding::{Holder, Kind};
 use crate::census::Census;
+use crate::ending::Ending;
 use crate::{eager, LONG};
 
 fn is_own_load(error: &SynchronizeError) -> bool {
@@ -128,8 +129,8 @@ fn while_reclaimed(domain: &Domain, test: impl FnOnce()) {
     let handle = background.retire_handle();
     thread::scope(|scope| {
         scope.spawn(move || background.run());
+        let _ending = Ending(|| handle.abandon());
         test();
-        handle.abandon();
     });
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{mpsc, Arc};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use stillpoint::table::Table;
 use super::fences::with_heavy_fences;
 use super::retire_one;
 use crate::census::Census;
+use crate::ending::Ending;
 use crate::other::{silent, Other, Turns};
 use crate::{eager, LONG};
 
@@ -174,21 +175,24 @@ fn whatever_a_reader_loads_it_vouches() {
 #[test]
 fn a_running_reader_costs_no_fence() {
     with_heavy_fences(|domain| {
-        let (census, is_over, running) = (Census::default(), AtomicBool::new(false), Barrier::new(2));
+        let (census, is_over) = (Census::default(), AtomicBool::new(false));
         let cell = domain.cell(census.object());
         let mut reclaimer = patient(&domain);
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let _ending = Ending(|| is_over.store(true, Ordering::Relaxed));
+            let (is_running, running) = mpsc::channel();
+            let (cell, domain, is_over) = (&cell, &domain, &is_over);
+            scope.spawn(move || {
                 let reader = domain.reader();
                 cell.protect(&reader).expect("never empty").verify();
-                running.wait();
+                is_running.send(()).expect("the test waits for it");
                 while !is_over.load(Ordering::Relaxed) {
                     cell.protect(&reader).expect("never empty").verify();
                 }
             });
-            running.wait();
+            running.recv().expect("the reader has loaded");
             for _ in 0..100 {
-                retire_one(&cell, &census, &mut reclaimer);
+                retire_one(cell, &census, &mut reclaimer);
                 poll_until_free(&mut reclaimer, thread::yield_now);
             }
             assert!(domain.stats().heavy_fences <= 1, "{:?}", domain.stats());
@@ -196,7 +200,6 @@ fn a_running_reader_costs_no_fence() {
             let before = domain.stats().heavy_fences;
             assert_eq!(domain.synchronize(), Ok(()));
             assert!(domain.stats().heavy_fences <= before + 1);
-            is_over.store(true, Ordering::Relaxed);
         });
     });
 }

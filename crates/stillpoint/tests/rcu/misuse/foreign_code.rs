@@ -145,13 +145,13 @@ fn a_stall_hook_never_waits() {
     drop(guard);
 }
 
-/// Runs each queue on its own thread, until `end` is called.
+/// Runs each queue on its own thread during a test. A test that fails leaves the threads alone: callbacks may wait for each other.
 fn served(queues: &[&CallbackQueue], test: impl FnOnce()) {
-    thread::scope(|scope| {
-        queues.iter().for_each(|queue| drop(scope.spawn(|| queue.run())));
-        test();
-        queues.iter().for_each(|queue| queue.stop());
-    });
+    let threads = queues.iter().map(|&queue| queue.clone()).map(|queue| thread::spawn(move || queue.run()));
+    let threads: Vec<_> = threads.collect();
+    test();
+    queues.iter().for_each(|queue| queue.stop());
+    threads.into_iter().for_each(|thread| thread.join().expect("no callback panics"));
 }
 
 /// Both callbacks are running when each calls the barrier of the other queue.

@@ -8,6 +8,7 @@ use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireHandle, Retired};
 
 use super::until;
 use crate::eager;
+use crate::ending::Ending;
 
 const ENDLESS: WhenFull = WhenFull::Wait(Duration::MAX);
 
@@ -21,17 +22,11 @@ fn limited(objects: usize) -> Domain {
 
 /// Runs a background reclaimer during a test.
 fn while_run(mut background: BackgroundReclaimer, test: impl FnOnce(&RetireHandle)) {
-    struct Stop<'h>(&'h RetireHandle);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.abandon();
-        }
-    }
     let handle = background.retire_handle();
     thread::scope(|scope| {
         scope.spawn(move || background.run());
-        let stop = Stop(&handle);
-        test(stop.0);
+        let _ending = Ending(|| handle.abandon());
+        test(&handle);
     });
 }
 

@@ -10,6 +10,7 @@ use stillpoint::rcu::{Domain, RcuCell};
 
 use super::{in_region, message_of};
 use crate::census::{Census, Object};
+use crate::ending::Ending;
 use crate::other::Other;
 use crate::{eager, LONG, SHORT};
 
@@ -271,11 +272,11 @@ fn a_reader_of_another_thread_is_never_taken_for_the_callers() {
                 drop(domain.qsbr_reader());
             }
         });
+        let _ending = Ending(|| done.store(true, order));
         for _ in 0..rounds {
             drop(domain.qsbr_reader()); // the slot that the other thread claims next was this thread's
             assert_eq!(domain.synchronize(), Ok(()));
         }
-        done.store(true, order);
     });
 }
 

@@ -12,6 +12,7 @@ use stillpoint::rcu::wait::{Activity, ReaderKind, Stall, SynchronizeError};
 use stillpoint::rcu::Domain;
 
 use super::{until, while_pinned};
+use crate::ending::Ending;
 use crate::skip::skipped;
 use crate::SHORT;
 
@@ -84,12 +85,12 @@ fn a_thread_that_shares_its_processor_is_running_or_preempted() {
     thread::scope(|scope| {
         scope.spawn(spin);
         while_holding(&domain, spin, |_| {
+            let _ending = Ending(|| done.store(true, Ordering::Relaxed));
             until(|| (stall(&domain).activity == Activity::Runnable).then_some(()));
             if thread::available_parallelism().map_or(1, usize::from) > 1 {
                 // With a single processor, only the thread that looks could be running.
                 until(|| (stall(&domain).activity == Activity::Running).then_some(()));
             }
-            done.store(true, Ordering::Relaxed);
         });
     });
 }
@@ -136,7 +137,7 @@ fn a_thread_that_is_parked_in_a_signal_handler_is_sleeping() {
         block_on_read(BLOCKS_ON.load(Ordering::Acquire));
     }
 
-    let (blocks, mut released) = pipe();
+    let (blocks, released) = pipe();
     BLOCKS_ON.store(blocks.as_raw_fd(), Ordering::Release);
     // SAFETY: the handler does nothing but atomics and system calls.
     let before = unsafe { libc::signal(libc::SIGUSR2, park as extern "C" fn(libc::c_int) as libc::size_t) };
@@ -150,14 +151,16 @@ fn a_thread_that_is_parked_in_a_signal_handler_is_sleeping() {
         }
     };
     while_holding(&domain, spin, |id| {
+        let _ending = Ending(|| {
+            (&released).write_all(&[1]).expect("the thread reads");
+            done.store(true, Ordering::Relaxed);
+        });
         // SAFETY: the thread runs until `done`.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR2) };
         assert_eq!(sent, 0, "{}", io::Error::last_os_error());
         until(|| IS_PARKED.load(Ordering::Acquire).then_some(()));
         let stall = until(|| Some(stall(&domain)).filter(|stall| stall.activity == Activity::Sleeping));
         assert_eq!(stall.thread_id, id);
-        released.write_all(&[1]).expect("the thread reads");
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(domain.stall(), None);
 }
@@ -169,7 +172,7 @@ fn a_thread_that_waits_for_its_vfork_is_uninterruptible() {
         0
     }
 
-    let (blocks, mut released) = pipe();
+    let (blocks, released) = pipe();
     let descriptor = blocks.into_raw_fd();
     let domain = Domain::new();
     let forks = move || {
@@ -185,8 +188,8 @@ fn a_thread_that_waits_for_its_vfork_is_uninterruptible() {
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     };
     while_holding(&domain, forks, |_| {
+        let _ending = Ending(|| (&released).write_all(&[1]).expect("the child reads"));
         until(|| (stall(&domain).activity == Activity::Uninterruptible).then_some(()));
-        released.write_all(&[1]).expect("the child reads");
     });
 }
 
@@ -208,6 +211,7 @@ fn a_thread_that_a_tracer_holds_is_stopped() {
         }
     };
     while_holding(&domain, spin, |id| {
+        let _ending = Ending(|| done.store(true, Ordering::Relaxed));
         let mut tracer = Command::new(std::env::current_exe().expect("a process knows its program"))
             .args([NAME, "--exact", "--nocapture"])
             .env(TRACEE, id.to_string())
@@ -228,7 +232,6 @@ fn a_thread_that_a_tracer_holds_is_stopped() {
             skipped("this machine does not let one process trace another");
         }
         drop(tracer.stdin.take());
-        done.store(true, Ordering::Relaxed);
         assert!(tracer.wait().expect("it was started").success());
     });
 }

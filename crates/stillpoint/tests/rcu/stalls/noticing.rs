@@ -8,9 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{Domain, Reclaimer, RetireHandle};
+use stillpoint::rcu::{Domain, Reclaimer};
 
 use super::{until, while_pinned, Reports, THRESHOLD};
+use crate::ending::Ending;
 use crate::modes::modes;
 use crate::{LONG, SHORT};
 
@@ -92,15 +93,6 @@ fn by_futures_that_are_polled() {
     });
 }
 
-/// Ends the run, also if the test fails: the scope waits for it.
-struct Stops(RetireHandle);
-
-impl Drop for Stops {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
 #[test]
 fn by_a_background_reclaimer_that_has_nothing_else_to_do() {
     let reports = Reports::default();
@@ -108,10 +100,10 @@ fn by_a_background_reclaimer_that_has_nothing_else_to_do() {
     let mut background = domain.background();
     let handle = background.retire_handle();
     thread::scope(|scope| {
-        let handle = Stops(handle);
+        let _ending = Ending(|| handle.stop());
         scope.spawn(move || background.run());
         while_pinned(&domain, |_leave| {
-            handle.0.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
+            handle.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
             until(|| (reports.len() > 0).then_some(()));
         });
     });
@@ -222,12 +214,12 @@ fn by_a_background_reclaimer_although_the_fence_for_another_reader_is_put_off() 
         let mut background = builder.build_background();
         let handle = background.retire_handle();
         thread::scope(|scope| {
-            let handle = Stops(handle);
+            let _ending = Ending(|| handle.stop());
             let retire =
-                || handle.0.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
+                || handle.retire(domain.cell(1).take().expect("never empty")).expect("there is room");
             scope.spawn(move || background.run());
             retire();
-            until(|| (handle.0.pending() == 0).then_some(()));
+            until(|| (handle.pending() == 0).then_some(()));
             while_pinned(domain, |_leave| {
                 retire();
                 let report = until(|| reports.all().pop());
