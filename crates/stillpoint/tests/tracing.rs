@@ -171,7 +171,7 @@ fn a_full_table_says_so_a_logarithmic_number_of_times() {
     let table: Table<u64, u64> = Table::builder_in(&domain).name("flows").max_len(1).build().unwrap();
     table.insert(0, 0).unwrap();
     let events =
-        events_of(|| (), |_| (1..10).for_each(|key| drop(table.insert(key, 0).expect_err("one fits"))));
+        events_of(|| (), |_| (1..10).for_each(|key| _ = table.insert(key, 0).expect_err("one fits")));
     let counts: Vec<_> = events.iter().map(|event| &*event["refused"]).collect();
     assert_eq!(counts, ["1", "2", "4", "8"]);
     assert!(events[0]["message"].contains("table `flows` of domain `small`"), "{events:?}");
