@@ -48,6 +48,11 @@ pub(super) fn has_begun(console: &[u8]) -> bool {
     has_said(console, BEGINS)
 }
 
+/// Whether the kernel has panicked.
+pub(super) fn has_panicked(console: &[u8]) -> bool {
+    has_said(console, PANIC)
+}
+
 /// The result that a guest wrote on its console.
 pub(super) fn read(console: &[u8]) -> Result<Report, Failure> {
     let text = String::from_utf8_lossy(console);

@@ -17,13 +17,14 @@ const BESIDE: &[&str] = &[
     "accel",
     "clock",
     "limit_bytes",
+    "memory_mib",
     "asked_bytes",
     "grace_periods_by",
 ];
 const COMMON: Figure = Figure {
     experiment: "guest",
     scenarios: &["baseline", "overcommit"],
-    across: Across::Params(&["vcpus", "hogs", "neighbour"]),
+    across: Across::Params(&["vcpus", "hogs", "neighbour", "guests"]),
     beside: BESIDE,
     named: &["mode"],
     words: "The paper measured the guest kernel's own RCU: grace periods of Postmark took 2.18 times as long under overcommit, the longest 26.37 times. Figures of one run are ratios within one accelerator: under software emulation no time means anything.",

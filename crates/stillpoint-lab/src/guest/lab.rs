@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -22,7 +23,7 @@ use super::postmark;
 use super::pressure;
 use super::ratio;
 use super::settings::{self, Setting};
-use super::wire::{Load, ORDER, Order};
+use super::wire::{Load, Measurement, ORDER, Order};
 
 /// How long a guest may take to start under KVM before software emulation is tried instead.
 const TRIAL: Duration = Duration::from_secs(20);
@@ -31,7 +32,7 @@ const TRIAL: Duration = Duration::from_secs(20);
 const LEAST_COMPARED: Duration = Duration::from_secs(2);
 
 /// A guest that has run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Ran {
     pub(super) title: String,
     #[serde(skip)]
@@ -69,6 +70,7 @@ pub(super) struct Lab {
     accel: Accel,
     /// The program for the guests.
     program: Vec<u8>,
+    order: Measurement,
     /// The first file system of those that measure.
     files: tempfile::NamedTempFile,
     /// What the monitors of these guests are told, if they have balloons.
@@ -88,9 +90,9 @@ impl Lab {
         let (order, measured) = settings::order(options);
         let program = needs.program.read()?;
         let monitor = order.loads.contains(&Load::Balloon).then(pressure::monitor).transpose()?;
-        let files = first_files(&Order::Measure(order), &program, &needs.kernel)?;
+        let files = first_files(&Order::Measure(order.clone()), &program, &needs.kernel)?;
         let limit = options.limit.unwrap_or(START + measured * 4);
-        Ok(Self { needs, host_cpus, accel: options.accel, program, files, monitor, limit, transcript })
+        Ok(Self { needs, host_cpus, accel: options.accel, program, order, files, monitor, limit, transcript })
     }
 
     /// The rows, the guests that gave them, and the failures of the other guests.
@@ -123,54 +125,76 @@ impl Lab {
         if self.accel == Accel::Auto {
             self.accel = Accel::Tcg;
             if needs::has_kvm() {
-                let session = self.session(setting, Accel::Kvm, TRIAL, |guest| guest.run())?;
-                if session.ending == Ending::Interrupted || console::has_begun(&session.console) {
+                let sessions = self.sessions(setting, Accel::Kvm, TRIAL, |guest| guest.run())?;
+                let goes = |session: &Session| {
+                    session.ending == Ending::Interrupted || console::has_begun(&session.console)
+                };
+                if sessions.iter().any(goes) {
                     self.accel = Accel::Kvm;
-                    return judge(session, setting, Accel::Kvm);
+                    return judge_all(sessions, setting, Accel::Kvm);
                 }
                 output::tell("KVM does not start the guest: software emulation is used instead");
             }
         }
-        let session =
-            self.session(setting, self.accel, START.min(self.limit), |guest| guest.run_or_start_again())?;
-        judge(session, setting, self.accel)
+        let start_limit = self.limit.min(START * setting.guests() as u32);
+        let sessions = self.sessions(setting, self.accel, start_limit, |guest| guest.run_or_start_again())?;
+        judge_all(sessions, setting, self.accel)
     }
 
-    fn session(
+    /// Runs the guests of a setting to their ends, all at once.
+    fn sessions(
         &mut self,
         setting: &Setting,
         accel: Accel,
         start_limit: Duration,
         run: fn(&Guest<'_>) -> Result<Session, String>,
-    ) -> Result<Session, String> {
+    ) -> Result<Vec<Session>, String> {
+        let order = setting.density.map(|density| Order::Measure(density.order(&self.order)));
+        let files_of = |order: &Order| {
+            first_files(order, &self.program, &self.needs.kernel).map_err(|stop| stop.to_string())
+        };
+        let own = order.as_ref().map(files_of).transpose()?;
         let purpose = console::purpose();
         let monitor = self.monitor.as_ref().map(|folder| folder.path().join(pressure::MONITOR));
         let guest = Guest {
             qemu: &self.needs.qemu,
             kernel: &self.needs.kernel,
-            files: self.files.path(),
+            files: own.as_ref().unwrap_or(&self.files).path(),
             purpose: &purpose,
             accel,
             vcpus: setting.vcpus,
-            memory: if monitor.is_some() { pressure::WITH_BALLOON } else { MEMORY },
+            memory: match setting.density {
+                Some(density) => density.memory(),
+                None if monitor.is_some() => pressure::WITH_BALLOON,
+                None => MEMORY,
+            },
             monitor: monitor.as_deref(),
             host_cpus: &self.host_cpus,
             limit: self.limit,
             start_limit,
         };
-        let session = match setting.neighbour.bursts() {
+        let all = || {
+            thread::scope(|scope| {
+                let guests: Vec<_> = (0..setting.guests()).map(|_| scope.spawn(|| run(&guest))).collect();
+                let ended = guests.into_iter().map(|guest| guest.join());
+                ended
+                    .map(|ended| ended.unwrap_or_else(|_| Err("the thread of a guest panicked".to_owned())))
+                    .collect()
+            })
+        };
+        let sessions: Result<Vec<Session>, String> = match setting.neighbour.bursts() {
             Some(bursts) => {
-                let files = first_files(&Order::Disturb(bursts), &self.program, &self.needs.kernel)
-                    .map_err(|stop| stop.to_string())?;
-                Guest { files: files.path(), monitor: None, ..guest }.beside(|| run(&guest))?
+                let files = files_of(&Order::Disturb(bursts))?;
+                Guest { files: files.path(), monitor: None, ..guest }.beside(all)?
             }
             None => {
                 let hogs = if setting.hogs { self.host_cpus.as_slice() } else { &[] };
-                hog::beside(hogs, &std::hint::spin_loop, || run(&guest))?
+                hog::beside(hogs, &std::hint::spin_loop, all)?
             }
-        }?;
-        session.keep(self.transcript.as_mut())?;
-        Ok(session)
+        };
+        let sessions = sessions?;
+        sessions.iter().try_for_each(|session| session.keep(self.transcript.as_mut()))?;
+        Ok(sessions)
     }
 }
 
@@ -200,6 +224,29 @@ fn first_files(order: &Order, program: &[u8], kernel: &Path) -> Result<tempfile:
     let mut files = tempfile::Builder::new().prefix("stillpoint-guest-").tempfile().map_err(failed)?;
     files.write_all(&archive.finish()).map_err(failed)?;
     Ok(files)
+}
+
+/// The result of the guests of a setting.
+fn judge_all(sessions: Vec<Session>, setting: &Setting, accel: Accel) -> Result<(Report, Ran), String> {
+    let judged = sessions.into_iter().map(|session| {
+        let panicked = console::has_panicked(&session.console);
+        judge(session, setting, accel).or_else(|reason| match setting.density {
+            Some(density) if panicked => {
+                let (title, accel) = (setting.title(), accel.name());
+                Ok((
+                    density.out_of_memory(),
+                    Ran { title, accel, clock: "unknown".to_owned(), ..Ran::default() },
+                ))
+            }
+            _ => Err(reason),
+        })
+    });
+    let mut judged = judged.collect::<Result<Vec<_>, String>>()?;
+    let result = match setting.density {
+        Some(density) => density.worst(judged),
+        None => judged.pop(),
+    };
+    result.ok_or_else(|| "no guest has run".to_owned())
 }
 
 /// The result of a session. A complete result counts, however the machine ended afterwards.
@@ -237,7 +284,8 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
 
-    const SETTING: Setting = Setting { vcpus: 4, host_cpus: 2, hogs: false, neighbour: Neighbour::None };
+    const SETTING: Setting =
+        Setting { vcpus: 4, host_cpus: 2, hogs: false, neighbour: Neighbour::None, density: None };
 
     fn session(ending: Ending, console: String, complaints: &str) -> Session {
         Session {

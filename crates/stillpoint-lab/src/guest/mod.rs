@@ -8,6 +8,7 @@
 mod console;
 mod contenders;
 mod deletes;
+mod density;
 mod evaluate;
 mod figures;
 mod hog;
@@ -58,7 +59,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
         Some(list) => cpus::choose(Some(&list.0))?,
         None => cpus::choose(None)?.into_iter().take(MOST_HOST_CPUS).collect(),
     };
-    let (host_cpus, settings) = if options.neighbour {
+    let (host_cpus, settings) = if options.density {
+        density::settings(&host_cpus, &options.contenders)
+    } else if options.neighbour {
         settings::of_two_guests(&host_cpus)
     } else {
         let settings = settings::choose(host_cpus.len(), &options.vcpus, options.length.quick);
@@ -98,8 +101,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     }
     results::check_interrupt(&rows)?;
     results.write(&machine, &rows, Extra { skipped: None, guests }, FIGURES)?;
+    let failed: Vec<Row> = rows.into_iter().filter(|row| !density::is_out_of_memory(row)).collect();
     match failures.as_slice() {
-        [] => json::judge(&rows),
+        [] => json::judge(&failed),
         failures => Err(Stop::Failed(failures.join("; "))),
     }
 }
@@ -109,7 +113,7 @@ const UNDISTURBED: f64 = 0.1;
 
 /// What spoils the figures, and what is left out; a line each.
 fn notes(rows: &[Row], guests: &[Ran]) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = density::notes(rows);
     let by = |row: &Row| Some(row.params.get("grace_periods_by")?.as_str()?.to_owned());
     if let Some(by) = rows.iter().filter(|row| row.contender == KERNEL).find_map(by) {
         notes.push(format!("{KERNEL}: every virtual CPU is busy. Grace periods are timed by: {by}."));
@@ -216,13 +220,30 @@ mod tests {
         table
     }
 
+    fn density() -> String {
+        let rows = rows("density");
+        let mut table = String::from("| | fences | 1 guest | 2 | 3 | 4 |\n|---|---|---|---|---|---|\n");
+        for first in rows.iter().filter(|row| row.params["guests"] == 1) {
+            let same =
+                |row: &&Row| row.contender == first.contender && row.params["mode"] == first.params["mode"];
+            let cell = |row: &Row| match row.metric("gp_us_mean").zip(row.metric("peak_pending_bytes")) {
+                Some((mean, bytes)) => format!("{:.2} / {:.2}", mean / 1e3, bytes / (1 << 20) as f64),
+                None => row.void.clone().expect("figures, or why there are none"),
+            };
+            let cells: Vec<String> = rows.iter().filter(same).map(cell).collect();
+            let mode = first.params["mode"].as_str().expect("a name");
+            table.push_str(&format!("| `{}` | {mode} | {} |\n", first.contender, cells.join(" | ")));
+        }
+        table
+    }
+
     /// `STILLPOINT_WRITE_PAGE=1` writes the tables.
     #[test]
     fn the_laboratory_has_the_figures_of_the_results() {
         let page = docs().join("guide/laboratory.md");
         let found = fs::read_to_string(&page).unwrap();
         let mut text = found.clone();
-        for (name, table) in [("postmark", postmark()), ("pressure", pressure())] {
+        for (name, table) in [("postmark", postmark()), ("density", density()), ("pressure", pressure())] {
             let mark = format!("<!-- {name} -->\n");
             let [before, _, after] = text.split(&mark).collect::<Vec<_>>().try_into().expect("two marks");
             text = format!("{before}{mark}{table}{mark}{after}");

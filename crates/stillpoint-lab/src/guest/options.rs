@@ -39,6 +39,11 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "vcpus")]
     pub(super) neighbour: bool,
 
+    /// Run the load memory in one to four guests at once, two virtual CPUs each on two CPUs of the host, which share a fixed memory:
+    /// with how many does it run out?
+    #[arg(long, conflicts_with_all = ["vcpus", "neighbour", "workloads"])]
+    pub(super) density: bool,
+
     /// CPUs of the host that the guests run on, two or more, such as 0,2-5 [default: all allowed, at most 4]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub(super) cpus: Option<CpuList>,

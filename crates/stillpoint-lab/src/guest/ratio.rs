@@ -71,7 +71,9 @@ pub(super) fn workload(row: &Row) -> Option<&str> {
 /// Whether two rows come from the same guest.
 pub(super) fn same_guest(one: &Row, other: &Row) -> bool {
     one.scenario == other.scenario
-        && ["vcpus", "hogs", "neighbour"].iter().all(|name| one.params.get(*name) == other.params.get(*name))
+        && ["vcpus", "hogs", "neighbour", "guests"]
+            .iter()
+            .all(|name| one.params.get(*name) == other.params.get(*name))
 }
 
 fn ratio(row: &Row, partner: &Row, metric: &str) -> Option<f64> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use stillpoint_harness::output::json::{Row, number};
 
 use super::contenders::{CONTENDERS, KERNEL, of_stores};
+use super::density::Density;
 use super::lab::Ran;
 use super::options::Options;
 use super::wire::{Bursts, Load, Measured, Measurement};
@@ -45,6 +46,8 @@ pub(super) struct Setting {
     /// Whether a thread of the host spins on each of its CPUs.
     pub(super) hogs: bool,
     pub(super) neighbour: Neighbour,
+    /// If there are several such guests with a fixed memory.
+    pub(super) density: Option<Density>,
 }
 
 /// A second guest on the same CPUs, with as many virtual ones.
@@ -73,7 +76,12 @@ impl Neighbour {
 impl Setting {
     pub(super) fn scenario(&self) -> &'static str {
         let shares = self.hogs || self.neighbour == Neighbour::Bursts;
-        if self.vcpus <= self.host_cpus && !shares { BASELINE } else { OVERCOMMIT }
+        if self.vcpus * self.guests() <= self.host_cpus && !shares { BASELINE } else { OVERCOMMIT }
+    }
+
+    /// The number of guests that are measured at once.
+    pub(super) fn guests(&self) -> usize {
+        self.density.map_or(1, |density| density.guests)
     }
 
     /// The number of threads that spin on the host.
@@ -89,8 +97,14 @@ impl Setting {
             Neighbour::Idle => ", beside an idle guest",
             Neighbour::Bursts => ", beside a guest whose load comes and goes",
         };
+        let density = self.density.map_or_else(String::new, |Density { guests, contender }| {
+            format!(", {contender} in {guests} at once")
+        });
         let Self { vcpus, host_cpus, .. } = self;
-        format!("{}: {vcpus} virtual CPUs on {host_cpus} of the host{hogs}{neighbour}", self.scenario())
+        format!(
+            "{}: {vcpus} virtual CPUs on {host_cpus} of the host{hogs}{neighbour}{density}",
+            self.scenario()
+        )
     }
 
     /// The rows of what was measured in the guest: its own, and one for each moment of its course.
@@ -115,6 +129,10 @@ impl Setting {
 
     /// A row of the guest, with what the host knows.
     fn row(&self, row: Row, ran: &Ran) -> Row {
+        let row = match self.density {
+            Some(density) => row.with("guests", density.guests).with("memory_mib", density.memory()),
+            None => row,
+        };
         Row { scenario: self.scenario().to_owned(), ..row }
             .with("vcpus", self.vcpus)
             .with("host_cpus", self.host_cpus)
@@ -139,7 +157,7 @@ pub(super) fn short(row: &Row) -> String {
 /// The guests to run on `host_cpus`: those with the numbers of virtual CPUs asked for, or else the baseline, the same
 /// guest on CPUs that it shares, and guests with twice and four times as many virtual CPUs.
 pub(super) fn choose(host_cpus: usize, asked: &[u16], quick: bool) -> Vec<Setting> {
-    let setting = |vcpus, hogs| Setting { vcpus, host_cpus, hogs, neighbour: Neighbour::None };
+    let setting = |vcpus, hogs| Setting { vcpus, host_cpus, hogs, neighbour: Neighbour::None, density: None };
     if !asked.is_empty() {
         let mut asked = asked.to_vec();
         asked.sort_unstable();
@@ -159,9 +177,9 @@ pub(super) fn choose(host_cpus: usize, asked: &[u16], quick: bool) -> Vec<Settin
 /// beside it under a load that comes and goes.
 pub(super) fn of_two_guests(host_cpus: &[usize]) -> (Vec<usize>, Vec<Setting>) {
     let host_cpus: Vec<usize> = host_cpus.iter().copied().take(OF_TWO_GUESTS).collect();
-    let setting =
-        |neighbour| Setting { vcpus: OF_TWO_GUESTS, host_cpus: host_cpus.len(), hogs: false, neighbour };
-    let settings = [Neighbour::None, Neighbour::Idle, Neighbour::Bursts].map(setting);
+    let alone = choose(host_cpus.len(), &[OF_TWO_GUESTS as u16], false);
+    let beside = |neighbour| Setting { neighbour, ..alone[0].clone() };
+    let settings = [Neighbour::None, Neighbour::Idle, Neighbour::Bursts].map(beside);
     (host_cpus, settings.to_vec())
 }
 
@@ -172,12 +190,13 @@ pub(super) fn order(options: &Options) -> (Measurement, Duration) {
         length.pick(Duration::from_millis(900), Duration::from_millis(1_800), Duration::from_secs(10))
     });
     let rounds = length.rounds_or(3, 3, 5);
-    let usual = [Load::Deletes, Load::Mail, Load::Kernel];
-    let full = [Load::Deletes, Load::Mail, Load::Memory, Load::Kernel];
+    let usual: &[Load] =
+        if options.density { &[Load::Memory] } else { &[Load::Deletes, Load::Mail, Load::Kernel] };
+    let full = if options.density { usual } else { &[Load::Deletes, Load::Mail, Load::Memory, Load::Kernel] };
     let order = Measurement {
         contenders: options.contenders.clone(),
-        loads: length.asked_or(&options.workloads, &usual, &full),
-        short: length.quick,
+        loads: length.asked_or(&options.workloads, usual, full),
+        short: length.quick && !options.density,
         rounds,
         round: (row / rounds).max(LEAST_ROUND),
         elements: ELEMENTS,

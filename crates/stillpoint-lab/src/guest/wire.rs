@@ -90,7 +90,7 @@ impl Measurement {
 }
 
 /// The facts about the guest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) kernel: String,
     pub(super) vcpus: usize,

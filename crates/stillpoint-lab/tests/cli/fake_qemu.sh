@@ -8,6 +8,7 @@ while [ "$#" -gt 0 ]; do
         -device) device=$2 ;;
         -chardev) monitor=${2##*path=} ;;
         -m) memory=$2 ;;
+        -kernel) folder=${2%/*} ;;
     esac
     shift
 done
@@ -15,9 +16,9 @@ done
 say() { printf '@stillpoint %s %s %s\r\n' "$1" "${#2}" "$2"; }
 begin() { say begin "{\"kernel\":\"Linux 6.1\",\"vcpus\":$vcpus,\"clock\":\"tsc\",\"peers\":{}}"; }
 row() {
-    params='{"workload":"deletes","mode":"'$1'","readers":1,"policy":"poll","elements":256,"rounds":3,"round_s":0.1}'
+    params='{"workload":"'${load:-deletes}'","mode":"'$1'","readers":1,"policy":"poll","elements":256,"rounds":3,"round_s":0.1}'
     metrics='{"gp_us_mean":'$2',"gp_us_max":'$2',"delay_us_mean":'$2',"delay_us_max":'$2',"lookups_per_s":1000}'
-    say row '{"experiment":"guest","scenario":"","contender":"stillpoint/protected","params":'$params',"metrics":'$metrics'}'
+    say row '{"experiment":"guest","scenario":"","contender":"'${contender:-stillpoint/protected}'","params":'$params',"metrics":'"$metrics$3"'}'
 }
 mail() {
     params='{"workload":"mail","mode":"symmetric","readers":1,"policy":"delete","elements":256,"rounds":3,"round_s":0.1}'
@@ -54,6 +55,28 @@ case $FAKE in
         grep -q 'balloon/01-virtio_balloon.ko' "$initrd" || exit 1
         say row '{"experiment":"guest","scenario":"","contender":"'"$device $memory $(cat "$monitor.in")"'","params":{"workload":"balloon"},"metrics":{"yielded_bytes":7}}'
         say end '{"rows":1,"seconds":1.5}'
+        ;;
+    density)
+        # Each guest has a number, and waits for the last one. Those of stillpoint/guard run out of memory: with three guests, the
+        # process of a load in the first one; with four, the last one.
+        contender=$(grep -ao '"contenders":\["[^"]*' "$initrd")
+        contender=${contender##*\"}
+        load=memory
+        guests=$((300 / memory))
+        number=1
+        while ! mkdir "$folder/${initrd##*/}.$number" 2>/dev/null; do number=$((number + 1)); done
+        until [ -d "$folder/${initrd##*/}.$guests" ]; do sleep 0.02; done
+        case $contender-$guests-$number in
+            stillpoint/guard-3-1) killed=',"void":"the kernel does this if memory runs out; ask for less"' ;;
+            stillpoint/guard-4-4)
+                echo '[    1.5] Kernel panic - not syncing: System is deadlocked on memory'
+                exit 0
+                ;;
+        esac
+        begin
+        row asymmetric $((number * 10))
+        row symmetric $((number * 20)) "$killed"
+        say end '{"rows":2,"seconds":1.5}'
         ;;
     overcommit-panics)
         if [ "$vcpus" -gt 2 ]; then

@@ -14,6 +14,9 @@ use crate::skip::skipped;
 const TCG: &str = "tcg";
 const AUTO: &str = "auto";
 
+/// The memory of all guests of `--density`, in MiB.
+const TOTAL: u64 = 300;
+
 /// The files that a guest is made of, none of them real.
 struct Parts {
     folder: TempDir,
@@ -180,6 +183,51 @@ fn a_second_guest_runs_beside_the_measured_one_and_ends_with_it() {
     assert!(found.iter().map(|(one, other)| (one.as_str(), other.as_str())).eq(expected), "{found:?}");
     assert!(rows.iter().all(|row| row["params"]["vcpus"] == 2));
     assert_eq!(rows[2]["metrics"]["gp_mean_to_baseline"], 1);
+}
+
+#[test]
+fn guests_share_a_memory_and_one_that_runs_out_of_it_is_a_result() {
+    let Some(cpus) = cpus(2) else { return skipped("on one CPU there is no baseline") };
+    let parts = Parts::new();
+    let path = parts.path("result.json");
+    let asked = ["--density", "--contenders", "stillpoint/protected,stillpoint/guard", "--json", &path];
+    let output = parts.run("density", &cpus, &asked, TCG);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in [
+        "stillpoint/protected, symmetric: no guest ran out of memory",
+        "stillpoint/guard, asymmetric: the first guest ran out of memory with 4",
+        "stillpoint/guard, symmetric: the first guest ran out of memory with 3",
+    ] {
+        assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+    let result: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let mut rows = result["rows"].as_array().unwrap().iter();
+    for guests in 1..=4 {
+        for contender in ["stillpoint/protected", "stillpoint/guard"] {
+            for (mode, worst, first) in [("asymmetric", 10, 4), ("symmetric", 20, 3)] {
+                let row = rows.next().unwrap();
+                let params = &row["params"];
+                assert_eq!((&row["contender"], &params["mode"]), (&contender.into(), &mode.into()));
+                assert_eq!(
+                    (&params["guests"], &params["memory_mib"]),
+                    (&guests.into(), &(TOTAL / guests).into())
+                );
+                assert_eq!(row["scenario"], if guests == 1 { "baseline" } else { "overcommit" });
+                if contender == "stillpoint/guard" && guests >= first {
+                    assert_eq!(row["void"], "out of memory", "{row}");
+                } else {
+                    assert_eq!(row["metrics"]["gp_us_mean"], guests * worst, "{row}");
+                }
+            }
+        }
+    }
+    assert_eq!(rows.next(), None);
+    assert_eq!(
+        parts.run("error", &cpus, &["--density"], TCG).status.code(),
+        Some(1),
+        "no other failure is a result"
+    );
 }
 
 #[test]
