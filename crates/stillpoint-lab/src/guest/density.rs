@@ -1,16 +1,22 @@
 //! Density: several guests at once on the same CPUs, which share a fixed memory. Each runs the memory workload with the same contender.
 //! What is freed late is missing in a guest, so that fewer guests fit.
 
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
 use stillpoint_harness::output::json::{Row, number};
+use tempfile::NamedTempFile;
 
 use super::console::Report;
 use super::contenders::of_stores;
 use super::lab::Ran;
 use super::settings::{Setting, of_two_guests};
-use super::wire::{About, Load, Measured, Measurement};
+use super::wire::{About, Load, Measured};
 
-/// The memory of all guests together, in MiB. MEMORY_REASON
-const MEMORY: usize = 300;
+/// The memory of all guests together, in MiB. With a quarter of it, Debian's kernel starts, and the load runs if it frees what it unlinks at
+/// once: with 82 MiB, each load was killed.
+const MEMORY: usize = 340;
 /// The most guests at once.
 const MOST_GUESTS: usize = 4;
 /// The contenders unless others are asked for.
@@ -47,15 +53,20 @@ pub(super) fn settings(host_cpus: &[usize], asked: &[String]) -> (Vec<usize>, Ve
     (host_cpus, (1..=MOST_GUESTS).flat_map(of_all).map(setting).collect())
 }
 
+/// The first file system, compressed: else a guest would need more memory to unpack it than for the load.
+pub(super) fn compressed(files: &Path) -> Result<NamedTempFile, String> {
+    let compress = || {
+        let compressed = tempfile::Builder::new().prefix("stillpoint-guest-").tempfile()?;
+        let gzip = Command::new("gzip").arg("-c").arg(files).stdout(compressed.reopen()?).status()?;
+        gzip.success().then_some(compressed).ok_or_else(|| io::Error::other(gzip.to_string()))
+    };
+    compress().map_err(|error| format!("cannot compress the guest's files by gzip: {error}"))
+}
+
 impl Density {
     /// The memory of a guest in MiB.
     pub(super) fn memory(self) -> usize {
         MEMORY / self.guests
-    }
-
-    /// What each guest is asked for.
-    pub(super) fn order(self, order: &Measurement) -> Measurement {
-        Measurement { contenders: vec![self.contender.to_owned()], ..order.clone() }
     }
 
     /// The report in the place of that of a guest whose kernel had too little memory to go on.
@@ -68,40 +79,34 @@ impl Density {
         let rows = entries.into_iter().map(|entry| void(entry.mode)).collect();
         Report { about: About::default(), rows, seconds: 0.0 }
     }
-
-    /// One report of all guests: each figure is that of the worst guest. A row does not count if that of one guest does not.
-    pub(super) fn worst(self, guests: Vec<(Report, Ran)>) -> Option<(Report, Ran)> {
-        let (mut worst, ran) = guests.into_iter().reduce(|(mut worst, ran), (report, other)| {
-            worst
-                .rows
-                .iter_mut()
-                .zip(&report.rows)
-                .for_each(|(row, other)| row.row = worse(&row.row, &other.row));
-            (worst, if other.wall_s > ran.wall_s { other } else { ran })
-        })?;
-        for Measured { row, course } in &mut worst.rows {
-            // Of one guest only.
-            course.clear();
-            row.metrics.retain(|name, _| FIGURES.iter().any(|(kept, _)| kept == name));
-            row.void =
-                row.void.take().map(|why| if why.ends_with(KILLED) { OUT_OF_MEMORY.to_owned() } else { why });
-        }
-        Some((worst, ran))
-    }
 }
 
-/// The row of two guests.
-fn worse(one: &Row, other: &Row) -> Row {
-    if one.void.is_some() || other.void.is_some() {
-        return if one.void.is_some() { one } else { other }.clone();
+/// One report of all guests: each figure is that of the worst guest. A row does not count if that of one guest does not.
+pub(super) fn worst(guests: Vec<(Report, Ran)>) -> Option<(Report, Ran)> {
+    let (mut worst, ran) = guests.into_iter().reduce(|(mut worst, ran), (report, other)| {
+        worst.rows.iter_mut().zip(report.rows).for_each(|(row, other)| worsen(&mut row.row, other.row));
+        (worst, if other.wall_s > ran.wall_s { other } else { ran })
+    })?;
+    for Measured { row, course } in &mut worst.rows {
+        // Of one guest only.
+        course.clear();
+        row.metrics.retain(|name, _| FIGURES.iter().any(|(kept, _)| kept == name));
+        if row.void.as_ref().is_some_and(|why| why.ends_with(KILLED)) {
+            row.void = Some(OUT_OF_MEMORY.to_owned());
+        }
     }
-    let mut row = one.clone();
+    Some((worst, ran))
+}
+
+fn worsen(row: &mut Row, other: Row) {
+    if row.void.is_none() && other.void.is_some() {
+        return *row = other;
+    }
     for (name, of) in FIGURES {
-        if let (Some(one), Some(other)) = (one.metric(name), other.metric(name)) {
+        if let Some((one, other)) = row.metric(name).zip(other.metric(name)) {
             row.metrics.insert(name.to_owned(), number(of(one, other)));
         }
     }
-    row
 }
 
 /// Whether this row is void because a guest ran out of memory: a result, and no failure.
@@ -113,13 +118,11 @@ pub(super) fn is_out_of_memory(row: &Row) -> bool {
 pub(super) fn notes(rows: &[Row]) -> Vec<String> {
     let name = |row: &Row| Some(format!("{}, {}", row.contender, row.params.get("mode")?.as_str()?));
     let of_one = rows.iter().filter(|row| row.param("guests") == Some(1));
-    let note = |name_of: String| {
-        let failed = rows.iter().filter(|row| is_out_of_memory(row) && name(row).as_ref() == Some(&name_of));
+    let note = |of: String| {
+        let failed = rows.iter().filter(|row| is_out_of_memory(row) && name(row).as_ref() == Some(&of));
         match failed.filter_map(|row| row.param("guests")).min() {
-            Some(guests) => {
-                format!("{name_of}: the first guest ran out of memory with {guests} in {MEMORY} MiB.")
-            }
-            None => format!("{name_of}: no guest ran out of memory."),
+            Some(guests) => format!("{of}: the first guest ran out of memory with {guests} in {MEMORY} MiB."),
+            None => format!("{of}: no guest ran out of memory."),
         }
     };
     of_one.filter_map(name).map(note).collect()

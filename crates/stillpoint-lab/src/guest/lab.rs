@@ -17,6 +17,7 @@ use stillpoint_harness::qemu::{Accel, Ending, Guest, MEMORY, START, Session};
 use stillpoint_harness::{interrupt, output};
 
 use super::console::{self, Report};
+use super::density::{self, Density};
 use super::hog;
 use super::options::Options;
 use super::postmark;
@@ -149,11 +150,15 @@ impl Lab {
         start_limit: Duration,
         run: fn(&Guest<'_>) -> Result<Session, String>,
     ) -> Result<Vec<Session>, String> {
-        let order = setting.density.map(|density| Order::Measure(density.order(&self.order)));
         let files_of = |order: &Order| {
             first_files(order, &self.program, &self.needs.kernel).map_err(|stop| stop.to_string())
         };
-        let own = order.as_ref().map(files_of).transpose()?;
+        let own = |density: Density| {
+            let contenders = vec![density.contender.to_owned()];
+            let order = Order::Measure(Measurement { contenders, ..self.order.clone() });
+            density::compressed(files_of(&order)?.path())
+        };
+        let own = setting.density.map(own).transpose()?;
         let purpose = console::purpose();
         let monitor = self.monitor.as_ref().map(|folder| folder.path().join(pressure::MONITOR));
         let guest = Guest {
@@ -176,10 +181,8 @@ impl Lab {
         let all = || {
             thread::scope(|scope| {
                 let guests: Vec<_> = (0..setting.guests()).map(|_| scope.spawn(|| run(&guest))).collect();
-                let ended = guests.into_iter().map(|guest| guest.join());
-                ended
-                    .map(|ended| ended.unwrap_or_else(|_| Err("the thread of a guest panicked".to_owned())))
-                    .collect()
+                let panicked = |_| Err("the thread of a guest panicked".to_owned());
+                guests.into_iter().map(|guest| guest.join().unwrap_or_else(panicked)).collect()
             })
         };
         let sessions: Result<Vec<Session>, String> = match setting.neighbour.bursts() {
@@ -232,20 +235,14 @@ fn judge_all(sessions: Vec<Session>, setting: &Setting, accel: Accel) -> Result<
         let panicked = console::has_panicked(&session.console);
         judge(session, setting, accel).or_else(|reason| match setting.density {
             Some(density) if panicked => {
-                let (title, accel) = (setting.title(), accel.name());
-                Ok((
-                    density.out_of_memory(),
-                    Ran { title, accel, clock: "unknown".to_owned(), ..Ran::default() },
-                ))
+                let (title, accel, clock) = (setting.title(), accel.name(), "unknown".to_owned());
+                Ok((density.out_of_memory(), Ran { title, accel, clock, ..Ran::default() }))
             }
             _ => Err(reason),
         })
     });
     let mut judged = judged.collect::<Result<Vec<_>, String>>()?;
-    let result = match setting.density {
-        Some(density) => density.worst(judged),
-        None => judged.pop(),
-    };
+    let result = if setting.density.is_some() { density::worst(judged) } else { judged.pop() };
     result.ok_or_else(|| "no guest has run".to_owned())
 }
 

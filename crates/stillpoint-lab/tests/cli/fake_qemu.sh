@@ -59,10 +59,10 @@ case $FAKE in
     density)
         # Each guest has a number, and waits for the last one. Those of stillpoint/guard run out of memory: with three guests, the
         # process of a load in the first one; with four, the last one.
-        contender=$(grep -ao '"contenders":\["[^"]*' "$initrd")
+        contender=$(gzip -dc "$initrd" | grep -ao '"contenders":\["[^"]*')
         contender=${contender##*\"}
         load=memory
-        guests=$((300 / memory))
+        guests=$((340 / memory))
         number=1
         while ! mkdir "$folder/${initrd##*/}.$number" 2>/dev/null; do number=$((number + 1)); done
         until [ -d "$folder/${initrd##*/}.$guests" ]; do sleep 0.02; done
