@@ -30,10 +30,10 @@ const ADOPTED: usize = FREED_PER_CALL / 2;
 const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 /// The most calls that share one poll; a power of two.
 const POLLED_TOGETHER: usize = FREED_PER_CALL;
-/// The most calls that share one look at the clock, from the first one that came within the interval until a look finds that it is over; a
-/// power of two. So after a burst of calls, up to three later ones do not poll. The counter of a processor costs up to a fifth of a call.
-const TIMED_TOGETHER: usize = 4;
-/// In the time of the last poll: calls share looks.
+/// In ticks. If [`POLLED_TOGETHER`] calls came within this time, only the last of the next ones reads the clock. For that, the processor waits
+/// for all that came before: without it, calls wait for memory at the same time. So after a burst of calls, up to 31 later ones do not poll.
+const BUSY_ROUND: u64 = 320 * TICKS_PER_MICRO;
+/// In the time of the last poll: no call before the end of the round looks at the clock.
 const BUSY: u64 = 1;
 /// From this number of waiting objects on, each call polls.
 const BACKLOG: usize = 2 * GATHERED * Pace::DEFAULT.batch;
@@ -50,6 +50,8 @@ struct Watched {
     turns: AtomicUsize,
     /// Time of the last poll by a writer, in ticks, with [`BUSY`].
     polled: AtomicU64,
+    /// Time of the last call of the last round, in ticks. A round is [`POLLED_TOGETHER`] calls.
+    round: AtomicU64,
 }
 
 impl Places {
@@ -58,6 +60,7 @@ impl Places {
             place: Place::new(name_of(&tenant, place)),
             turns: AtomicUsize::default(),
             polled: AtomicU64::default(),
+            round: AtomicU64::default(),
         };
         Self { core, places: std::array::from_fn(|place| CachePadded::new(watched(place))), tenant }
     }
@@ -250,19 +253,20 @@ impl Watched {
     #[inline]
     fn is_due(&self, waiting: impl FnOnce() -> usize) -> bool {
         let turn = self.next_turn();
-        if cfg!(stillpoint_loom) || turn % POLLED_TOGETHER == 0 {
-            return true;
-        }
         // Relaxed, all: hints.
         let polled = self.polled.load(Ordering::Relaxed);
-        let is_busy = polled & BUSY != 0;
-        let due = (!is_busy || turn % TIMED_TOGETHER == 0) && {
+        if cfg!(stillpoint_loom) || turn % POLLED_TOGETHER == 0 {
             let now = ticks();
-            let due = now.wrapping_sub(polled & !BUSY) >= INTERVAL;
+            let is_busy = now.wrapping_sub(self.round.load(Ordering::Relaxed)) < BUSY_ROUND;
+            self.round.store(now, Ordering::Relaxed);
+            self.polled.store(now & !BUSY | u64::from(is_busy), Ordering::Relaxed);
+            return true;
+        }
+        let due = polled & BUSY == 0 && {
+            let now = ticks();
+            let due = now.wrapping_sub(polled) >= INTERVAL;
             if due {
                 self.polled.store(now & !BUSY, Ordering::Relaxed);
-            } else if !is_busy {
-                self.polled.store(polled | BUSY, Ordering::Relaxed);
             }
             due
         };
@@ -393,6 +397,32 @@ mod tests {
     impl Drop for Scene {
         fn drop(&mut self) {
             self.go();
+        }
+    }
+
+    /// The times are set here, so that it does not matter how long the test takes.
+    #[test]
+    fn the_clock_is_not_read_in_a_busy_round() {
+        let scene = Scene::new();
+        let own = &scene.places.places[0];
+        let due = || own.is_due(|| 0);
+        let rest_of_round = || (1..POLLED_TOGETHER).filter(|_| due()).count();
+        // It is this long ago again in each attempt, unless the thread is preempted.
+        while own.polled.load(Ordering::Relaxed) & BUSY == 0 {
+            own.turns.store(POLLED_TOGETHER - 1, Ordering::Relaxed);
+            own.round.store(ticks(), Ordering::Relaxed);
+            assert!(due());
+        }
+        own.polled.store(BUSY, Ordering::Relaxed);
+        assert_eq!(rest_of_round(), 0, "although the last poll was long ago");
+        assert!(due(), "the last one of the round");
+        // The round before took long.
+        own.turns.store(POLLED_TOGETHER - 1, Ordering::Relaxed);
+        own.round.store(ticks().wrapping_sub(BUSY_ROUND), Ordering::Relaxed);
+        assert!(due());
+        for _ in 1..POLLED_TOGETHER {
+            own.polled.store(ticks().wrapping_sub(INTERVAL) & !BUSY, Ordering::Relaxed);
+            assert!(due(), "each call polls");
         }
     }
 
