@@ -421,7 +421,9 @@ mod tests {
         own.round.store(ticks().wrapping_sub(BUSY_ROUND), Ordering::Relaxed);
         assert!(due());
         for _ in 1..POLLED_TOGETHER {
-            own.polled.store(ticks().wrapping_sub(INTERVAL) & !BUSY, Ordering::Relaxed);
+            // An even number, so that the mark stays.
+            let earlier = own.polled.load(Ordering::Relaxed).wrapping_sub(2 * INTERVAL);
+            own.polled.store(earlier, Ordering::Relaxed);
             assert!(due(), "each call polls");
         }
     }
