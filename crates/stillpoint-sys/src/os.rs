@@ -1,7 +1,7 @@
 //! What every system has: on Linux by system calls, [`linux`](crate::linux), and elsewhere by [`portable`](crate::portable). With
 //! `--cfg stillpoint_portable` Linux uses the latter, too, so that tests on Linux run the code of other systems.
 
-pub use crate::portable::{thread_number, ticks, Activity, ThreadEnd, TICKS_PER_MICRO};
+pub use crate::portable::{coarse, thread_number, ticks, Activity, ThreadEnd, TICKS_PER_MICRO};
 
 #[cfg(all(target_os = "linux", not(any(stillpoint_loom, stillpoint_portable))))]
 pub use crate::linux::pages;

@@ -13,16 +13,30 @@ pub fn ticks() -> u64 {
     return nanoseconds();
 }
 
+/// A time that changes every few milliseconds. Unlike [`ticks`], for which the processor waits until all loads before are complete, it is only
+/// read from memory.
+#[inline]
+pub fn coarse() -> u64 {
+    #[cfg(target_os = "linux")]
+    return time_of(libc::CLOCK_MONOTONIC_COARSE);
+    #[cfg(not(target_os = "linux"))]
+    return nanoseconds() >> 22;
+}
+
+#[cfg(target_os = "linux")]
+#[inline]
+fn time_of(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable. Every Linux has these clocks.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Nanoseconds: on Linux those of `CLOCK_MONOTONIC`, without a lock, which a child of a `fork` during the first call would find held; elsewhere
 /// since the first call in this process.
 pub fn nanoseconds() -> u64 {
     #[cfg(target_os = "linux")]
-    {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is writable. Every system has this clock.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-    }
+    return time_of(libc::CLOCK_MONOTONIC);
     #[cfg(not(target_os = "linux"))]
     {
         static BEGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

@@ -12,7 +12,7 @@ pub mod parking;
 mod thread;
 mod thread_end;
 
-pub use clock::{nanoseconds, ticks, TICKS_PER_MICRO};
+pub use clock::{coarse, nanoseconds, ticks, TICKS_PER_MICRO};
 pub use parking::{wait, wake, wake_all};
 pub use thread::{look_at_thread, thread_handle, thread_id, thread_number, yield_cpu, Activity, Sighting};
 pub use thread_end::ThreadEnd;

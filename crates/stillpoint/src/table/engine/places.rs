@@ -16,7 +16,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::retire_list::{Pace, GATHERED};
 use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant, Turn};
 use crate::rcu::engine::Core;
-use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
+use stillpoint_sys::os::{coarse, ticks, TICKS_PER_MICRO};
 use stillpoint_sys::panics::{resume, Panic};
 use stillpoint_sys::sync::atomic::Ordering;
 
@@ -30,10 +30,12 @@ const ADOPTED: usize = FREED_PER_CALL / 2;
 const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 /// The most calls that share one poll; a power of two.
 const POLLED_TOGETHER: usize = FREED_PER_CALL;
-/// In ticks. If [`POLLED_TOGETHER`] calls came within this time, only the last of the next ones reads the clock. For that, the processor waits
-/// for all that came before: without it, calls wait for memory at the same time. So after a burst of calls, up to 31 later ones do not poll.
-const BUSY_ROUND: u64 = 320 * TICKS_PER_MICRO;
-/// In the time of the last poll: no call before the end of the round looks at the clock.
+/// In ticks. If [`POLLED_TOGETHER`] calls came within this time, only the last of the next ones reads the counter. For that, the processor
+/// waits for all that came before: without it, calls wait for memory at the same time.
+const BUSY_ROUND: u64 = 32 * TICKS_PER_MICRO;
+/// In a busy round, one call of so many looks at the coarse clock, a power of two. So after a burst, up to three later calls do not poll.
+const TIMED_TOGETHER: usize = 4;
+/// In the time of the last poll: no call before the end of the round reads the counter.
 const BUSY: u64 = 1;
 /// From this number of waiting objects on, each call polls.
 const BACKLOG: usize = 2 * GATHERED * Pace::DEFAULT.batch;
@@ -52,6 +54,8 @@ struct Watched {
     polled: AtomicU64,
     /// Time of the last call of the last round, in ticks. A round is [`POLLED_TOGETHER`] calls.
     round: AtomicU64,
+    /// The coarse time then.
+    coarse: AtomicU64,
 }
 
 impl Places {
@@ -61,6 +65,7 @@ impl Places {
             turns: AtomicUsize::default(),
             polled: AtomicU64::default(),
             round: AtomicU64::default(),
+            coarse: AtomicU64::default(),
         };
         Self { core, places: std::array::from_fn(|place| CachePadded::new(watched(place))), tenant }
     }
@@ -259,18 +264,18 @@ impl Watched {
             let now = ticks();
             let is_busy = now.wrapping_sub(self.round.load(Ordering::Relaxed)) < BUSY_ROUND;
             self.round.store(now, Ordering::Relaxed);
+            self.coarse.store(coarse(), Ordering::Relaxed);
             self.polled.store(now & !BUSY | u64::from(is_busy), Ordering::Relaxed);
             return true;
         }
-        let due = polled & BUSY == 0 && {
-            let now = ticks();
-            let due = now.wrapping_sub(polled) >= INTERVAL;
-            if due {
-                self.polled.store(now & !BUSY, Ordering::Relaxed);
-            }
-            due
+        let is_late = match polled & BUSY {
+            0 => ticks().wrapping_sub(polled) >= INTERVAL,
+            _ => turn % TIMED_TOGETHER == 0 && coarse() != self.coarse.load(Ordering::Relaxed),
         };
-        due || waiting() >= BACKLOG
+        if is_late {
+            self.polled.store(ticks() & !BUSY, Ordering::Relaxed);
+        }
+        is_late || waiting() >= BACKLOG
     }
 }
 
@@ -402,20 +407,31 @@ mod tests {
 
     /// The times are set here, so that it does not matter how long the test takes.
     #[test]
-    fn the_clock_is_not_read_in_a_busy_round() {
+    fn in_a_busy_round_only_a_new_coarse_time_is_seen() {
         let scene = Scene::new();
         let own = &scene.places.places[0];
         let due = || own.is_due(|| 0);
         let rest_of_round = || (1..POLLED_TOGETHER).filter(|_| due()).count();
-        // It is this long ago again in each attempt, unless the thread is preempted.
-        while own.polled.load(Ordering::Relaxed) & BUSY == 0 {
+        let mut in_round = usize::MAX;
+        // Again if the thread is preempted, or the coarse time changes meanwhile.
+        while own.coarse.load(Ordering::Relaxed) != coarse() {
             own.turns.store(POLLED_TOGETHER - 1, Ordering::Relaxed);
             own.round.store(ticks(), Ordering::Relaxed);
-            assert!(due());
+            assert!(due(), "the last one of a round");
+            let is_busy = own.polled.load(Ordering::Relaxed) & BUSY != 0;
+            own.polled.store(u64::from(is_busy), Ordering::Relaxed);
+            in_round = rest_of_round();
+            if !is_busy {
+                own.coarse.store(0, Ordering::Relaxed);
+            }
         }
+        assert_eq!(in_round, 0, "although the last poll was long ago by the counter");
+        // A new coarse time ends the busy round: the fourth call sees it.
+        own.turns.store(POLLED_TOGETHER, Ordering::Relaxed);
         own.polled.store(BUSY, Ordering::Relaxed);
-        assert_eq!(rest_of_round(), 0, "although the last poll was long ago");
-        assert!(due(), "the last one of the round");
+        own.coarse.store(0, Ordering::Relaxed);
+        assert_eq!((1..=TIMED_TOGETHER).position(|_| due()), Some(TIMED_TOGETHER - 1));
+        assert_eq!(own.polled.load(Ordering::Relaxed) & BUSY, 0);
         // The round before took long.
         own.turns.store(POLLED_TOGETHER - 1, Ordering::Relaxed);
         own.round.store(ticks().wrapping_sub(BUSY_ROUND), Ordering::Relaxed);

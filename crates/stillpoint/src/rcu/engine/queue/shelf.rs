@@ -24,7 +24,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
 use crate::rcu::engine::wait::counters::Round;
 use crate::rcu::engine::Core;
-use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
+use stillpoint_sys::os::coarse;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{fence, AtomicPtr, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
@@ -35,12 +35,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 /// An owner that has not polled for this long is silent.
 const SILENT: Duration = if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_millis(1) };
 
-/// While at most this many objects wait, an owner polls with each write; beyond that, with one write of this many, and if some time has passed
-/// since the last poll, with one of [`TIMED`]: otherwise what is free would wait for a writer that writes once a day.
+/// While at most this many objects wait, an owner polls with each write; beyond that, with one write of this many, or of [`TIMED`] if the
+/// coarse time has changed since the last poll: otherwise what is free would wait for a writer that writes once a day.
 const EAGER: usize = 32;
 const TIMED: usize = 8;
-/// The time in ticks.
-const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 
 /// Most objects that an owner's poll looks at. Even if protected loads hold a share of them, it frees more than have come since
 /// the last poll.
@@ -73,7 +71,7 @@ struct Content {
     list: Option<RetireList>,
     /// Number of writes since an owner polled the list, whichever threads made them.
     unpolled: usize,
-    /// When a write polled last while many objects waited, in ticks.
+    /// The coarse time when a write polled last while many objects waited.
     polled: u64,
     lease: Option<Lease>,
 }
@@ -84,8 +82,8 @@ impl Content {
         if self.unpolled % TIMED != 0 {
             return false;
         }
-        let now = ticks();
-        let is_due = self.unpolled >= EAGER || now.wrapping_sub(self.polled) >= INTERVAL;
+        let now = coarse();
+        let is_due = self.unpolled >= EAGER || now != self.polled;
         if is_due {
             self.polled = now;
         }
