@@ -309,6 +309,35 @@ fn writes_beside_many_protections_share_their_scans() {
     }
 }
 
+/// Where slots hold objects that wait, a poll compares these only after a while, and so does not read all slots each time.
+#[test]
+fn polls_beside_many_protections_share_their_scans() {
+    const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
+    const POLLS: usize = 1_000;
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let cells: Vec<_> = (0..HELD as u64).map(|value| domain.cell(value)).collect();
+    let protections: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
+    let mut own = domain.reclaimer();
+    for (removed, limit) in [(0..1, 2), (1..1, usize::MAX), (1..100, 2), (100..100, usize::MAX)] {
+        for cell in &cells[removed] {
+            own.retire(cell.take().expect("it is not empty")).expect("there is room");
+        }
+        let is_costly = |_: &usize| {
+            own.retire(old(&domain)).expect("there is room");
+            steps_of(|| own.poll_at_most(limit)).0 >= HELD
+        };
+        let costly = (0..POLLS).filter(is_costly).count();
+        // A scan serves for 300 µs, so a poll that a busy machine delays may come late enough for another one.
+        assert!(costly < POLLS / 2, "{costly} of {POLLS} polls have read {HELD} slots");
+    }
+    drop(protections);
+    // What was released is noticed in a while.
+    while own.pending() > 0 {
+        own.poll();
+    }
+}
+
 /// Polls without a limit report the longest-held object exactly. Polls with a limit do not lose it.
 #[test]
 fn the_oldest_object_that_is_held_is_known() {

@@ -262,7 +262,8 @@ impl Reclaimer {
     ///
     /// Starts a grace period for what has been retired since the last start, and issues its fence. It does neither if the
     /// last start was too recent (see [`ReclaimerBuilder::fence_interval`]), or if full batches gather for a fence
-    /// (see [`ReclaimerBuilder::batch`]): before a long break, call [`flush`](Reclaimer::flush). Returns 0 as long as the
+    /// (see [`ReclaimerBuilder::batch`]): before a long break, call [`flush`](Reclaimer::flush). While more than 64 objects are
+    /// protected, whoever holds them, it looks again at those that it found held only after 150 ns for each. Returns 0 as long as the
     /// kernel refuses the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
     ///
     /// # Panics

@@ -51,9 +51,9 @@ impl<'c> Obstacle<'c> {
 }
 
 /// With more slots in use than this, a scan serves several sweeps, and the pace of tokens follows their number. In models, with any.
-const FEW_SLOTS: usize = if cfg!(stillpoint_loom) { 0 } else { 256 };
-/// A scan takes some 30 ns for each slot in use: a fifth of a thread's time, if it does nothing else than retire.
-const PER_SLOT: Duration = Duration::from_nanos(150);
+const FEW_SLOTS: usize = if cfg!(stillpoint_loom) { 0 } else { 64 };
+/// A scan takes some 30 ns for each slot in use: a fifth of a thread's time, if it does nothing else than retire. Models know no time.
+const PER_SLOT: Duration = Duration::from_nanos(if cfg!(stillpoint_loom) { 0 } else { 150 });
 /// This many open objects for each slot in use pay for a scan at once.
 const ENOUGH_PER_SLOT: usize = 3;
 
@@ -74,8 +74,10 @@ pub(crate) struct Line {
     hazards: Vec<usize>,
     /// The newest token that was over at the last scan.
     gathered: u64,
-    /// How many held objects were compared since the last scan.
+    /// How many of the held objects were compared with the last scan.
     compared: usize,
+    /// Age of the domain at the end of that scan, if it was costly.
+    costly: Option<Duration>,
 }
 
 impl Line {
@@ -161,26 +163,37 @@ impl Line {
         core.protocol.gather_hazards(&mut self.hazards);
         self.gathered = self.gathered.max(token);
         self.compared = 0;
+        self.costly = (self.scanned() > FEW_SLOTS).then(|| core.protocol.age());
     }
 
-    /// Whether the last scan serves again, because there were slots in use in such numbers that a scan for each sweep would cost more than all else: what
-    /// waited for this token or an older one cannot have been protected since, if the token was over then. Of `held` objects, each is
-    /// compared once with the same scan.
-    pub(crate) fn serves_again(&self, token: u64, held: usize) -> bool {
-        self.scanned() > FEW_SLOTS && token <= self.gathered && (held == 0 || self.compared < held)
+    /// Whether the last scan serves again, because it found so many slots in use that a scan for each sweep would cost more than all else:
+    /// what waited for this token or an older one cannot have been protected since, if the token was over then. When each of the `held`
+    /// objects was compared with it once, it serves for a while, in which none is compared again.
+    pub(crate) fn serves_again(&self, core: &Core, token: u64, held: usize) -> bool {
+        let Some(scanned) = self.costly.filter(|_| token <= self.gathered) else { return false };
+        held == 0 || self.compared < held || core.protocol.age() < scanned + self.pause()
     }
 
-    /// Notes that this number of held objects is compared with the last scan.
-    pub(crate) fn count_compared(&mut self, held: usize) {
-        self.compared += held;
+    /// How many of the `held` objects were not compared with the last scan.
+    pub(crate) fn not_compared(&self, held: usize) -> usize {
+        held.saturating_sub(self.compared)
+    }
+
+    /// Notes that this number of held objects was compared with the last scan, and that the number of all has changed.
+    pub(crate) fn count_compared(&mut self, objects: usize, before: usize, after: usize) {
+        self.compared = self.compared + objects + after - before;
     }
 
     /// The age of the domain before which no token is started for a number of open objects this small, since the scan after it would cost too much for each:
     /// less than [`ENOUGH_PER_SLOT`] for each slot that the last one found in use.
     pub(crate) fn gathers_until(&self, open: usize) -> Option<Duration> {
-        let slots = self.scanned();
-        let is_costly = slots > FEW_SLOTS && open < ENOUGH_PER_SLOT * slots;
-        self.started.filter(|_| is_costly).map(|last| last + PER_SLOT * slots as u32)
+        let scanned = self.costly.filter(|_| open < ENOUGH_PER_SLOT * self.scanned());
+        scanned.map(|scanned| self.started.map_or(scanned, |last| last.max(scanned)) + self.pause())
+    }
+
+    /// Time between two costly scans.
+    fn pause(&self) -> Duration {
+        PER_SLOT * self.scanned() as u32
     }
 
     /// Number of slots that were found in use by the last scan: to look at fewer objects after the next one costs more for each.

@@ -489,13 +489,13 @@ impl RetireList {
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
         let is_timed = self.open > 0 || self.line.looks.are_put_off();
         let now = if is_timed { self.core.protocol.age() } else { Duration::ZERO };
-        self.poll_with(limit, now, true, false)
+        self.poll_at(limit, now, true)
     }
 
     /// As [`poll_own`](RetireList::poll_own), for each write of a thread, which knows the age of the domain: a token needs a full batch, or
     /// a while.
     pub(crate) fn poll_for_write(&mut self, limit: usize, now: Duration) -> usize {
-        self.poll_with(limit, now, self.open >= self.pace.batch, true)
+        self.poll_at(limit, now, self.open >= self.pace.batch)
     }
 
     /// As [`poll_own`](RetireList::poll_own), for a caller that knows the age of the domain. `has_enough`: whether the open objects are
@@ -504,12 +504,6 @@ impl RetireList {
     /// # Panics
     /// As [`poll_own`](RetireList::poll_own).
     pub(crate) fn poll_at(&mut self, limit: usize, now: Duration, has_enough: bool) -> usize {
-        self.poll_with(limit, now, has_enough, true)
-    }
-
-    /// With `may_reuse`, a scan that was costly [serves again](super::line::Line::serves_again): for writes, each of which frees a few
-    /// objects.
-    fn poll_with(&mut self, limit: usize, now: Duration, has_enough: bool, may_reuse: bool) -> usize {
         if self.open > 0 {
             self.opened.get_or_insert(now);
             if self.is_time(now, has_enough) {
@@ -517,7 +511,7 @@ impl RetireList {
             }
         }
         let is_early = self.look_later(now).is_some();
-        self.go_on(limit, usize::MAX, is_early, may_reuse)
+        self.go_on(limit, usize::MAX, is_early)
     }
 
     /// As [`advance`](RetireList::advance), but looks at all objects, and runs at most `limit` destructors.
@@ -526,7 +520,7 @@ impl RetireList {
     /// As [`advance`](RetireList::advance).
     pub(crate) fn free_some(&mut self, limit: usize) -> usize {
         self.hurries = true;
-        self.go_on(usize::MAX, limit, false, false)
+        self.go_on(usize::MAX, limit, false)
     }
 
     /// As [`poll_own`](RetireList::poll_own), but starts nothing, and ignores the pace.
@@ -535,11 +529,13 @@ impl RetireList {
     /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
         self.hurries = true;
-        self.go_on(limit, usize::MAX, false, false)
+        self.go_on(limit, usize::MAX, false)
     }
 
-    /// Looks at `limit` objects at most, and frees at most `most` of them.
-    fn go_on(&mut self, limit: usize, most: usize, is_early: bool, may_reuse: bool) -> usize {
+    /// Looks at `limit` objects at most, and frees at most `most` of them. A scan that was costly
+    /// [serves again](super::line::Line::serves_again), unless the caller hurries.
+    fn go_on(&mut self, limit: usize, most: usize, is_early: bool) -> usize {
+        let may_reuse = !self.hurries && (cfg!(stillpoint_loom) || !self.pace.interval.is_zero());
         if busted::is(Variant::HazardsFirst) {
             self.line.gather(&self.core, 0);
         }
@@ -707,14 +703,14 @@ impl RetireList {
         if ready > 0 || !self.held.is_empty() {
             let _foreign = Foreign::begin();
             let token = self.newest_of(ready);
-            let is_gathered = may_reuse && self.line.serves_again(token, self.held.len());
+            let is_gathered = may_reuse && self.line.serves_again(&self.core, token, self.held.len());
             if busted::is(Variant::IgnoreHazards) {
                 self.line.ignore_hazards();
             } else if !busted::is(Variant::HazardsFirst) && !is_gathered {
                 self.line.gather(&self.core, token);
             }
-            let (of_held, of_queue) = self.line.share(limit, self.held.len(), ready);
-            self.line.count_compared(of_held);
+            let held = self.held.len();
+            let (of_held, of_queue) = self.line.share(limit, self.line.not_compared(held), ready);
             // Decided once for all objects: in a domain without limits, they have no room to give back.
             if self.shares_room() {
                 self.sweep_held::<true>(of_held, &mut freed);
@@ -723,6 +719,8 @@ impl RetireList {
                 self.sweep_held::<false>(of_held, &mut freed);
                 self.sweep_queue::<false>(of_queue, &mut freed);
             }
+            // All that has joined was compared as well, and what has gone.
+            self.line.count_compared(of_held, held, self.held.len());
         }
         // Pairs with the acquire of a barrier.
         tsan::release(&*self.core);
