@@ -1,5 +1,9 @@
 //! The pages of memory, and its addresses.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
 use crate::filter::refuse_if;
 use crate::skip::skipped;
 use stillpoint::pool::memory::{Backing, Pages};
@@ -77,6 +81,45 @@ fn typed_objects_of_a_block_follow_each_other_for_devices() {
         assert_eq!(std::ptr::from_ref(&**object).addr(), first + index * stride);
         assert_eq!(pool.iova(object).unwrap().0, begin.0 + (index * stride) as u64, "object {index}");
     }
+}
+
+/// If only reserved pages are allowed, it is refused. Otherwise it takes the rest of the page, also after a constructor has panicked there.
+#[test]
+fn a_step_that_begins_within_a_reserved_page() {
+    const BUCKET: usize = 64 << 10;
+    let fails = Arc::new(AtomicBool::new(false));
+    let build = |pages| {
+        let fails = Arc::clone(&fails);
+        let make = move || {
+            assert!(!fails.load(Ordering::Relaxed), "on purpose");
+            [7u8; BUCKET - 64]
+        };
+        Pool::builder(1, make)
+            .bucket_bytes(BUCKET)
+            .cache(0)
+            .max_objects(4)
+            .growth_step(1)
+            .pages(pages)
+            .build()
+    };
+    let Ok(pool) = build(Pages::Reserved) else {
+        return skipped("there are no two reserved huge pages (vm.nr_hugepages)");
+    };
+    let local = pool.local().unwrap();
+    assert_eq!(std::iter::from_fn(|| local.alloc()).collect::<Vec<_>>().len(), 1);
+    let pool = build(Pages::Best).unwrap();
+    let local = pool.local().unwrap();
+    let mut objects = vec![local.alloc().unwrap()];
+    fails.store(true, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| local.alloc())).is_err());
+    fails.store(false, Ordering::Relaxed);
+    objects.extend(std::iter::from_fn(|| local.alloc()));
+    assert!(objects.len() == 4 && objects.iter().all(|object| object.iter().all(|&byte| byte == 7)));
+    let pieces = pool.info().memory;
+    let kinds: Vec<_> = pieces.iter().map(|piece| piece.backing).collect();
+    assert_eq!(kinds, [Backing::Reserved, Backing::Small, Backing::Small, Backing::Small]);
+    assert!(pieces.iter().enumerate().all(|(index, piece)| piece.start == pieces[0].start + index * BUCKET));
+    assert_eq!((pool.iova(&objects[1]), pieces[0].start % (2 << 20)), (None, 0));
 }
 
 #[test]

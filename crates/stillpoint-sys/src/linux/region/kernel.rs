@@ -56,7 +56,8 @@ impl Reservation {
         self.start
     }
 
-    /// Fills a part that is not filled yet with zeroed memory. From Linux 5.14 on, its pages are present when the call returns; before, no part
+    /// Fills a part that is not filled yet with memory, which is zeroed, except for a part that shares a reserved huge page with the one before,
+    /// and was emptied. From Linux 5.14 on, its pages are present when the call returns; before, no part
     /// has reserved pages of a certain node.
     ///
     /// # Safety
@@ -216,7 +217,8 @@ unsafe fn withdraw(begin: NonNull<u8>, bytes: usize, is_reserved: bool) -> bool 
     }
     // SAFETY: nothing refers to the addresses.
     match unsafe { map(begin.as_ptr(), bytes, libc::PROT_NONE, libc::MAP_FIXED) } {
-        // The part lies in a huge page with the one before. It stays there, and can be filled again.
+        // The part begins in a reserved huge page of the one before, as it may if other pages are allowed, too. It stays there, with what was
+        // written to it, and can be filled again.
         Ok(_) | Err(libc::EINVAL) => true,
         // A mapping that is refused may leave a hole.
         Err(_) => close_hole(begin, bytes, libc::MAP_FIXED_NOREPLACE),
