@@ -327,10 +327,10 @@ mod tests {
     use super::*;
     use stillpoint_sys::linux::region::Want;
 
-    /// A pool of eight buckets of two objects.
-    fn pool() -> Arc<Core> {
+    /// A pool of eight buckets of two objects, or of more.
+    fn pool(per_bucket: usize) -> Arc<Core> {
         let plan = Plan {
-            geometry: Geometry::new(8, 8, Some(16), 1).expect("a small bucket"),
+            geometry: Geometry::new(8, 8, Some(8 * per_bucket), 1).expect("a small bucket"),
             size: 8,
             buckets: 8,
             most_buckets: 8,
@@ -350,7 +350,7 @@ mod tests {
     /// More buckets are in the store. Then `damage` damages the pool, and the audit's error must contain `part`.
     #[track_caller]
     fn finds(part: &str, damage: impl FnOnce(&Core, &Shard, [u32; 4])) {
-        let core = pool();
+        let core = pool(2);
         // Not dropped: the drop of a handle does not expect a damaged pool.
         let handle = std::mem::ManuallyDrop::new(Handle::new(&core).expect("a shard is free"));
         let row_of = |object: *mut u8| core.place_of(object).expect("an object").row;
@@ -413,5 +413,26 @@ mod tests {
             row(core, broken).first.set(busy);
         });
         finds("but 5 are counted", |_, shard, _| shard.out.set(shard.out.get() + 1));
+    }
+
+    /// Such a bucket would lose objects, or give one out twice.
+    #[test]
+    fn an_audit_finds_a_bucket_of_four_rows_that_leads_to_one_twice_or_not_at_all() {
+        // The second row or the third leads to the second: a circle. The first leads to the third.
+        for (row, next, part) in [
+            (1, 1, "leads to 2 of 4 rows"),
+            (2, 1, "leads to 3 of 4 rows"),
+            (0, 2, "which has no free objects of it"),
+        ] {
+            let core = pool(256);
+            // Not dropped: the drop of a handle does not expect a damaged pool.
+            let handle = std::mem::ManuallyDrop::new(Handle::new(&core).expect("a shard is free"));
+            let object = handle.alloc().expect("an object is free").as_ptr();
+            let bucket = core.place_of(object).expect("an object").row;
+            core.audit().expect("nothing is wrong yet");
+            core.rows[bucket as usize + row].next.set(bucket + next);
+            let error = core.audit().expect_err("the audit finds the damage");
+            assert!(error.contains(part), "'{part}' is not in: {error}");
+        }
     }
 }
