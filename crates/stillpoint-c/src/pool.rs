@@ -534,13 +534,12 @@ pub unsafe extern "C" fn still_local_get_blocks(
             unsafe { (local(handle)?, slice(starts.cast::<MaybeUninit<*mut c_void>>(), count)?) };
         for got in 0..count {
             let Some(block) = local.alloc_block_of(count - got) else {
-                for start in &starts[..got] {
-                    // SAFETY: written below, and allocated by this call.
-                    let start = unsafe { NonNull::new_unchecked(start.assume_init().cast()) };
-                    // SAFETY: allocated by this call, and nothing has its address.
-                    let answer = unsafe { local.free_block(local.block_at(start)) };
-                    debug_assert!(answer.is_ok(), "{answer:?}");
-                }
+                // SAFETY: written below, and allocated by this call.
+                let start = |start: &MaybeUninit<*mut c_void>| unsafe {
+                    NonNull::new_unchecked(start.assume_init().cast())
+                };
+                // SAFETY: allocated by this call, and nothing has their addresses.
+                unsafe { local.put_back_blocks(starts[..got].iter().map(start)) };
                 return Err(exhausted());
             };
             objects_of(block).for_each(tsan::acquire);

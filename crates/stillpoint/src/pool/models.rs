@@ -420,6 +420,26 @@ fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
     one_of_two_is_sent(true, take_one);
 }
 
+/// A call for two objects fails, and its thread puts the one that it has drawn into its own inbox. Another thread frees the other object, and
+/// takes one, or the bucket.
+#[test]
+fn a_call_that_fails_offers_what_it_has_drawn() {
+    explore(2, || {
+        let world = World::new(2, 1, 2, 4);
+        let owner = world.handle();
+        let object = world.must_alloc(&owner);
+        let needy = spawn(&world, move |world| {
+            world.free(object);
+            take_one(world);
+        });
+        let both = world.alloc_many(&owner, 2);
+        needy.join().unwrap();
+        both.into_iter().for_each(|object| world.free_by(&owner, object));
+        drop(owner);
+        world.holds(2);
+    });
+}
+
 /// A thread takes objects out of the only magazine, while another thread has more objects than its cache can hold.
 #[test]
 fn objects_pass_by_the_magazine() {

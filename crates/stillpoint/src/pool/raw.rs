@@ -271,17 +271,26 @@ impl RawLocal<'_> {
         // No undo on panic is needed: a raw pool calls no constructor.
         for index in 0..wanted {
             let Some(block) = self.alloc_block_of(wanted - index) else {
-                for block in &to[..index] {
-                    // SAFETY: written below in an earlier iteration, and allocated by this call.
-                    let answer = unsafe { self.free_block(block.assume_init()) };
-                    debug_assert!(answer.is_ok(), "{answer:?}");
-                }
+                // SAFETY: written below in an earlier iteration.
+                let starts = to[..index].iter().map(|block| unsafe { block.assume_init() }.start);
+                // SAFETY: allocated by this call, and nothing has their addresses.
+                unsafe { self.put_back_blocks(starts) };
                 return Err(Exhausted { wanted });
             };
             to[index].write(block);
         }
         // SAFETY: all of them were written.
         Ok(unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast(), wanted) })
+    }
+
+    /// Frees blocks that were allocated in vain, since there are too few, as [`alloc_blocks`](RawLocal::alloc_blocks) does: other threads find them.
+    ///
+    /// # Safety
+    /// As [`free_block`](RawLocal::free_block), for each block that begins at one of these addresses.
+    #[doc(hidden)]
+    pub unsafe fn put_back_blocks(&self, starts: impl Iterator<Item = NonNull<u8>>) {
+        // SAFETY: the caller gives up all their objects, by its promise.
+        unsafe { self.handle.put_back_blocks(starts.map(NonNull::as_ptr)) };
     }
 
     /// Frees an object, which any thread may have allocated.

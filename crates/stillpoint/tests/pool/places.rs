@@ -1,7 +1,9 @@
 //! The places of free objects, after each kind of free and before each kind of allocation.
 
+use std::mem::MaybeUninit;
+
 use stillpoint::pool::memory::Pages;
-use stillpoint::pool::raw::{RawBlock, RawPool};
+use stillpoint::pool::raw::{RawBlock, RawLocal, RawPool};
 use stillpoint::pool::{Pool, PoolBuilder};
 
 /// Makes a bucket of four objects.
@@ -43,6 +45,22 @@ fn what_a_cache_has_no_room_for_is_for_every_thread() {
     }
     drop((giver, taker));
     assert!(pool.leaks().is_empty() && pool.stats().misuses == 0);
+}
+
+/// A thread that gets some of the blocks that it wants keeps none of them, also below the high-water mark.
+#[test]
+fn blocks_that_were_too_few_are_for_every_thread() {
+    for counts_calls in [false, true] {
+        let builder = four_to_a_bucket(RawPool::builder(64, 64, 64)).cache(0).high_water(4);
+        let pool = builder.count_calls(counts_calls).build().unwrap();
+        let (one, other) = (pool.local().unwrap(), pool.local().unwrap());
+        let gets = |local: &RawLocal<'_>, count: usize| {
+            local.alloc_blocks(&mut vec![MaybeUninit::uninit(); count]).is_ok()
+        };
+        assert!(gets(&one, 12) && !gets(&other, 5));
+        assert_eq!(pool.audit().unwrap().buckets_in_store, 4);
+        assert!(gets(&one, 4));
+    }
 }
 
 /// An allocation larger than a cache finds the objects in the depot, and these are no leaks.

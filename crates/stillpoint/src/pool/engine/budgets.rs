@@ -22,6 +22,10 @@ fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
 
 /// A pool that grows by a bucket at a time, if it may have more than at first.
 fn growing(per_bucket: usize, buckets: u32, most_buckets: u32, cache: usize) -> Arc<Core> {
+    growing_by(per_bucket, buckets, most_buckets, cache, Life::default())
+}
+
+fn growing_by(per_bucket: usize, buckets: u32, most_buckets: u32, cache: usize, life: Life) -> Arc<Core> {
     let geometry = Geometry::new(8, 8, Some(8 * per_bucket), 1).expect("a small bucket");
     let plan = Plan {
         geometry,
@@ -37,7 +41,7 @@ fn growing(per_bucket: usize, buckets: u32, most_buckets: u32, cache: usize) -> 
         counts_calls: false,
         want: Want { reserved: false, transparent: false, small: true, node: None },
     };
-    Core::new(plan, Life::default(), None).expect("a little memory")
+    Core::new(plan, life, None).expect("a little memory")
 }
 
 fn all(handle: &Handle<'_>) -> Vec<*mut u8> {
@@ -334,6 +338,116 @@ fn a_call_that_fails_keeps_only_what_it_had() {
         // SAFETY: there is room for them.
         assert!(unsafe { other.alloc_many(some.as_mut_ptr(), free) });
     }
+}
+
+/// A pool of 16 buckets without caches, of whose whole buckets a thread keeps one.
+fn keeps_one_bucket(per_bucket: usize) -> Arc<Core> {
+    let core = pool(per_bucket, 16, 0);
+    assert_eq!(core.high_water(), 1);
+    core
+}
+
+/// Whether the handle gets that many. They are not freed.
+fn gets(handle: &Handle<'_>, count: usize) -> bool {
+    let mut some = vec![std::ptr::null_mut(); count];
+    // SAFETY: there is room for them.
+    unsafe { handle.alloc_many(some.as_mut_ptr(), count) }
+}
+
+/// Two threads ask for more than there is. Then each finds all that there is, in whole buckets and in others, of one row and of four.
+#[test]
+fn calls_that_fail_keep_nothing_of_the_callers_own_buckets() {
+    for per_bucket in [64, 256] {
+        let core = keeps_one_bucket(per_bucket);
+        let [one, other, third] = [(); 3].map(|()| Handle::new(&core).unwrap());
+        assert!(gets(&third, 13 * per_bucket));
+        // A broken bucket for each.
+        assert!(gets(&one, 2) && gets(&other, 2));
+        // Before a call has failed, others do not find what its thread has of the bucket that it has begun.
+        for (handle, waiting) in [(&one, 1), (&other, 2), (&one, 2), (&other, 2)] {
+            assert!(!gets(handle, 3 * per_bucket - 3));
+            let audit = core.audit().unwrap();
+            let expected = (1, waiting * (per_bucket - 2));
+            assert_eq!((audit.buckets_in_store, audit.on_their_way), expected, "{audit:?}");
+        }
+        assert!(gets(&other, 3 * per_bucket - 4));
+        core.audit().unwrap();
+    }
+}
+
+/// Each of two threads had one of the two that were left.
+#[test]
+fn calls_that_fail_keep_no_whole_buckets() {
+    let core = keeps_one_bucket(64);
+    let [one, other, third] = [(); 3].map(|()| Handle::new(&core).unwrap());
+    assert!(gets(&third, 14 * 64));
+    assert!(!gets(&one, 3 * 64) && gets(&other, 2 * 64));
+}
+
+/// What another thread has freed, and the depot had, is not lost to that thread.
+#[test]
+fn a_block_that_is_not_found_leaves_what_was_in_the_depot() {
+    let core = pool(64, 16, 64);
+    let (owner, other) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    let objects = all(&owner);
+    for object in objects.chunks(64).flat_map(|bucket| &bucket[1..]) {
+        // SAFETY: allocated, and freed once.
+        unsafe { other.free(*object) }.unwrap();
+    }
+    let deposited = core.audit().unwrap().deposited;
+    assert!(deposited > 900, "{deposited}");
+    assert!(owner.alloc_block(1).is_none());
+    assert_eq!((core.audit().unwrap().deposited, all(&other).len()), (0, 16 * 63));
+}
+
+/// A constructor panics while the pool grows.
+#[test]
+fn a_call_that_panics_keeps_nothing() {
+    for cache in [0, 512] {
+        let construct: Box<dyn Fn(*mut u8) + Send + Sync> = {
+            let made = std::sync::atomic::AtomicUsize::new(0);
+            Box::new(move |_| {
+                let number = made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                assert!(number < 16 * 64, "on purpose");
+            })
+        };
+        let core = growing_by(64, 16, 32, cache, Life { construct: Some(construct), ..Life::default() });
+        let [one, other, third] = [(); 3].map(|()| Handle::new(&core).unwrap());
+        assert!(gets(&third, 14 * 64));
+        let call = std::panic::AssertUnwindSafe(|| gets(&one, 3 * 64));
+        assert!(std::panic::catch_unwind(call).is_err());
+        assert_eq!(core.audit().unwrap().cached, 0);
+        assert!(gets(&other, 2 * 64));
+    }
+}
+
+/// A thread that stays has all of many buckets in its inbox. A call for many objects goes through the shards once.
+#[test]
+fn many_objects_of_an_idle_owner_cost_one_search() {
+    const MANY: usize = 256;
+    for cache in [0, 512] {
+        let core = pool(2, BUCKETS, cache);
+        let owner = Handle::new(&core).unwrap();
+        let others = [(); 7].map(|()| Handle::new(&core).unwrap());
+        all(&owner).into_iter().for_each(|object| core.free_without_shard(object));
+        for _ in 0..(2 * BUCKETS as usize - 2 * MANY) / MANY {
+            let (steps, found) = steps(|| gets(&others[3], MANY));
+            // For each bucket, a row is taken, the bucket put into a list, and the row drawn from; and looks at 8 shards.
+            assert!(found && steps <= 3 * MANY / 2 + 2 * 8 + FEW, "{steps} steps");
+        }
+        core.audit().unwrap();
+    }
+}
+
+/// The others are there for other threads.
+#[test]
+fn one_object_of_an_idle_owner_is_one() {
+    let core = pool(2, 600, 512);
+    let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    one_of_each_is_sent(&core, &owner);
+    assert!(needy.alloc().is_some());
+    let audit = core.audit().unwrap();
+    assert_eq!((audit.cached, audit.on_their_way), (0, 599));
 }
 
 #[test]

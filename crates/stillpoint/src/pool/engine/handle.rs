@@ -209,9 +209,13 @@ impl<'p> Handle<'p> {
         let cached = self.shard.get().cache.len();
         let is_small = count <= self.core.cache_limit() && !self.shard.get().cache.is_large(count);
         // A search for more objects than the pool can have would leave others without any. It is counted, too, by the shard.
-        let found = if self.attach().is_err() || count > self.core.maximum() {
-            false
-        } else if is_small {
+        if self.attach().is_err() || count > self.core.maximum() {
+            self.count(|calls| &calls.failures, 1);
+            return false;
+        }
+        // Also if a constructor panics while the pool grows.
+        let undo = PutsBack { handle: self, cached };
+        let found = if is_small {
             // SAFETY: the handle holds its shard, and there is room for the objects, by the caller's promise.
             self.refill(count) && unsafe { self.shard.get().cache.pop_many(to, count) }
         } else {
@@ -220,11 +224,13 @@ impl<'p> Handle<'p> {
         };
         if !found {
             self.count(|calls| &calls.failures, 1);
-            self.put_back(cached);
-        } else if count == 1 && self.core.opens {
+            return false;
+        }
+        std::mem::forget(undo);
+        if count == 1 && self.core.opens {
             self.hold().open_next();
         }
-        found
+        true
     }
 
     /// Puts what a call has drawn in vain back to where other threads find it: otherwise, two threads could keep from each other what each
@@ -232,12 +238,39 @@ impl<'p> Handle<'p> {
     fn put_back(&self, cached: usize) {
         const SOME: usize = 64;
         let shard = self.shard.get();
+        if self.is_parked() {
+            return;
+        }
         let mut drawn = [ptr::null_mut(); SOME];
         while let count @ 1.. = shard.cache.len().saturating_sub(cached).min(SOME) {
             // SAFETY: the handle holds its shard, since it has drawn; there is room for that many.
             unsafe { shard.cache.pop_many(drawn.as_mut_ptr(), count) };
             self.hold().give(&drawn[..count]);
             shard.calls.given.count(count);
+        }
+        // The search has emptied the lists: these are objects that it had drawn.
+        self.hold().offer();
+    }
+
+    /// Frees blocks of a call that found too few, and gives the whole buckets that the thread keeps to the store.
+    ///
+    /// # Safety
+    /// As [`free_block`](Handle::free_block), for each.
+    pub(crate) unsafe fn put_back_blocks(&self, starts: impl Iterator<Item = *mut u8>) {
+        for start in starts {
+            // SAFETY: the block is of this pool, and the caller gives it up, by its promise.
+            let answer = unsafe { self.free_block(start) };
+            debug_assert!(answer.is_ok(), "{answer:?}");
+        }
+        let spill = || {
+            if !self.is_parked() {
+                self.hold().spill(u32::MAX);
+            }
+        };
+        if self.is_closed() {
+            self.open(spill, |_, ()| ());
+        } else {
+            spill();
         }
     }
 
@@ -533,6 +566,18 @@ impl<'p> Handle<'p> {
             self.core.free_bucket_stray(bucket);
         }
         Ok(())
+    }
+}
+
+/// Puts back what a call has drawn in vain when it is dropped. See [`Handle::put_back`].
+struct PutsBack<'h, 'p> {
+    handle: &'h Handle<'p>,
+    cached: usize,
+}
+
+impl Drop for PutsBack<'_, '_> {
+    fn drop(&mut self) {
+        self.handle.put_back(self.cached);
     }
 }
 

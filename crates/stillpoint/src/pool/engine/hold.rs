@@ -295,6 +295,33 @@ impl<'c> Hold<'c> {
         }
     }
 
+    /// Puts all free objects of the shard's buckets where other threads find them: whole buckets into the store, and other objects into the
+    /// shard's inbox, as if other threads had freed them.
+    pub(crate) fn offer(self) {
+        self.spill(u32::MAX);
+        let (rows, geometry) = (&self.core.rows, &self.core.geometry);
+        while let Some(bucket) = self.shard.partial.first() {
+            self.shard.partial.remove(rows, bucket);
+            let Row { first, free, .. } = &rows[bucket as usize];
+            let mut left = free.get();
+            free.set(0);
+            self.shard.out.set(self.shard.out.get() + left as isize);
+            while left > 0 {
+                let row = first.get();
+                let live = &rows[row as usize].live;
+                let bits = geometry.full(row) & !live.get();
+                left -= bits.count_ones();
+                // Before the objects are in the inbox: from then on, others may claim the bucket.
+                live.set(geometry.full(row));
+                if geometry.rows() > 1 {
+                    self.pass_full(bucket);
+                }
+                let given = self.core.deliver(row, bits);
+                self.shard.out.set(self.shard.out.get() - given as isize);
+            }
+        }
+    }
+
     /// Takes a batch of whole buckets from the store. False if there is none.
     pub(crate) fn stock(self) -> bool {
         let rows = &self.core.rows;

@@ -237,9 +237,9 @@ impl Core {
         &self.nobody
     }
 
-    /// The shards that have been made.
+    /// The shards that have been made: those before the first that has not.
     fn shards(&self) -> impl Iterator<Item = &Shard> {
-        self.shards.iter().filter_map(Lasting::get)
+        self.shards.iter().map_while(Lasting::get)
     }
 
     /// Takes hold of a shard: one that was left, or a new one.

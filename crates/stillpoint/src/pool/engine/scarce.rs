@@ -32,7 +32,7 @@ impl Hold<'_> {
                 // SAFETY: `to` has room for `room` more objects.
                 0 => match unsafe { self.draw_left(to, enough - got, room) } {
                     // SAFETY: `to` has room for `room` more objects.
-                    0 => match unsafe { self.draw_sent(to, room) } {
+                    0 => match unsafe { self.draw_sent(to, enough - got) } {
                         None if self.empty_magazine() => 0,
                         None => break,
                         Some(drawn) => drawn,
@@ -51,15 +51,24 @@ impl Hold<'_> {
             return self.core.take_bucket_from_common();
         }
         self.collect();
+        let mut emptied = false;
         loop {
-            let found = self.draw_whole();
-            let more = || {
-                self.collect() || self.find(true) || self.rescue() || self.free_cached() || self.empty_depot()
-            };
-            if found.is_some() || !more() {
+            if let found @ Some(_) = self.draw_whole() {
                 return found;
             }
+            if self.collect() || self.find(true) || self.rescue() || self.free_cached() {
+                continue;
+            }
+            if !self.empty_depot() {
+                break;
+            }
+            emptied = true;
         }
+        if emptied {
+            // What was in the depot was there for all threads.
+            self.offer();
+        }
+        None
     }
 
     /// Finds whole buckets for this shard in the store, or in shards that no thread holds.
@@ -173,28 +182,30 @@ impl Hold<'_> {
     }
 
     /// Takes single objects out of the inboxes of other shards. Their buckets keep their place and their owner. If all
-    /// objects of a bucket are in an inbox, the bucket itself is claimed, and the caller can draw from it. Stops when
-    /// it has drawn `most` objects or claimed a bucket: if `most` is 0, only when it has claimed one. `None` if there was nothing.
+    /// objects of a bucket are in an inbox, the bucket itself is claimed, and the caller can draw from it. Stops when it has drawn or claimed
+    /// `most` objects: if `most` is 0, when it has claimed a bucket. Not before: the next search begins with all shards again. `None` if there
+    /// was nothing.
     ///
     /// # Safety
     /// There is room for `most` objects.
     unsafe fn draw_sent(self, to: *mut *mut u8, most: usize) -> Option<usize> {
-        let (mut drawn, mut claimed) = (0, false);
-        let is_enough = |drawn: usize| most > 0 && drawn == most;
+        let (mut drawn, mut claimed) = (0, 0);
+        let bucket = self.core.geometry.objects() as usize;
+        let is_enough = |drawn: usize, claimed: usize| drawn + claimed * bucket >= most.max(1);
         for shard in self.core.shards().filter(|shard| shard.index != self.shard.index) {
             for take in [Shard::take_rest, Shard::take_posted] {
-                if is_enough(drawn) || claimed {
+                if is_enough(drawn, claimed) {
                     break;
                 }
                 self.core.go_through(shard, take(shard), |row, bits| {
-                    claimed = self.claim(row, bits, shard.index);
-                    if claimed {
-                        return false;
+                    if self.claim(row, bits, shard.index) {
+                        claimed += 1;
+                        return !is_enough(drawn, claimed);
                     }
                     // If a bit is that of an object that is free in its bucket, the object was freed twice.
                     let mut rest = bits & self.core.rows[row as usize].live.peek();
                     let twice = bits & !rest;
-                    while rest != 0 && drawn < most {
+                    while rest != 0 && drawn + claimed * bucket < most {
                         let bit = rest.trailing_zeros();
                         rest &= rest - 1;
                         // SAFETY: there is room for `most` objects, by the caller's promise, and `drawn` is below
@@ -205,12 +216,12 @@ impl Hold<'_> {
                     if most > 0 || !is(Variant::RescueForgets) {
                         self.core.pass_on(row, rest | twice);
                     }
-                    !is_enough(drawn)
+                    !is_enough(drawn, claimed)
                 });
             }
         }
         self.shard.out.set(self.shard.out.get() + drawn as isize);
-        (drawn > 0 || claimed).then_some(drawn)
+        (drawn + claimed > 0).then_some(drawn)
     }
 }
 
