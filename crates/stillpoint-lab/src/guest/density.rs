@@ -25,14 +25,10 @@ const CONTENDERS: [&str; 4] = ["stillpoint/protected", "stillpoint/guard", "libu
 const OUT_OF_MEMORY: &str = "out of memory";
 /// How the error of a round ends whose process the guest's kernel has killed.
 const KILLED: &str = "if memory runs out; ask for less";
-/// The figures of a row, and which one of two guests' is the worse.
-const FIGURES: [(&str, fn(f64, f64) -> f64); 5] = [
-    ("gp_us_mean", f64::max),
-    ("gp_us_max", f64::max),
-    ("cpu_us_per_gp", f64::max),
-    ("peak_pending_bytes", f64::max),
-    ("changes_per_s", f64::min),
-];
+/// The only figure of a row of which less is worse.
+const CHANGES: &str = "changes_per_s";
+/// The figures of a row.
+const FIGURES: [&str; 5] = ["gp_us_mean", "gp_us_max", "cpu_us_per_gp", "peak_pending_bytes", CHANGES];
 
 /// The guests of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +86,7 @@ pub(super) fn worst(guests: Vec<(Report, Ran)>) -> Option<(Report, Ran)> {
     for Measured { row, course } in &mut worst.rows {
         // Of one guest only.
         course.clear();
-        row.metrics.retain(|name, _| FIGURES.iter().any(|(kept, _)| kept == name));
+        row.metrics.retain(|name, _| FIGURES.contains(&name.as_str()));
         if row.void.as_ref().is_some_and(|why| why.ends_with(KILLED)) {
             row.void = Some(OUT_OF_MEMORY.to_owned());
         }
@@ -102,9 +98,10 @@ fn worsen(row: &mut Row, other: Row) {
     if row.void.is_none() && other.void.is_some() {
         return *row = other;
     }
-    for (name, of) in FIGURES {
+    for name in FIGURES {
         if let Some((one, other)) = row.metric(name).zip(other.metric(name)) {
-            row.metrics.insert(name.to_owned(), number(of(one, other)));
+            let worse = if name == CHANGES { one.min(other) } else { one.max(other) };
+            row.metrics.insert(name.to_owned(), number(worse));
         }
     }
 }
