@@ -943,8 +943,8 @@ int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Starts a thread of the library that serves the queue until still_queue_free, or, after still_queue_stop, until it has called every
  * callback. still_queue_barrier then only waits for that thread. `options` may be NULL. -EAGAIN: the thread cannot be started; the
- * queue is unchanged, and the call may be repeated. -EALREADY: the queue has a thread. In the child of a fork(2), call it again after
- * still_queue_reset_after_fork. */
+ * queue is unchanged, and the call may be repeated. -EALREADY: the queue has a thread. -EBUSY: still_queue_free has begun. In the
+ * child of a fork(2), call it again after still_queue_reset_after_fork. */
 int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
 /* Pushes a callback: function(callback) is called after a grace period, in the order of the pushes. The grace period waits for regions,

@@ -123,12 +123,14 @@ pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
             // The end of that thread is the end of its callbacks.
             not_from_within()?;
         }
-        let worker = value.worker().take();
+        let mut place = value.worker();
+        let worker = place.take();
         if worker.as_ref().is_some_and(Worker::is_here) {
-            // Release: pairs with the acquire load in the closure of `runner`.
+            // With the lock, so that no callback starts another thread. Release: pairs with the acquire load in the closure of `runner`.
             value.is_freed.store(true, Ordering::Release);
             value.queue.wake();
         }
+        drop(place);
         // Callbacks on the queue's thread may use the handle until that thread ends, and so may destructors of its thread-specific data.
         let ended = worker.map_or(Ok(()), |worker| worker.join());
         // SAFETY: the caller passes a handle, and no other call uses it.
@@ -150,6 +152,10 @@ pub unsafe extern "C" fn still_queue_start(
         let mut worker = queue.worker();
         if worker.as_ref().is_some_and(Worker::is_here) {
             return Err(Refusal::new(libc::EALREADY, c"the queue has a thread already"));
+        }
+        // Relaxed: it is stored with this lock.
+        if queue.is_freed.load(Ordering::Relaxed) {
+            return Err(Refusal::new(libc::EBUSY, c"the queue is being freed"));
         }
         reserve::spare()?;
         let is_freed = Arc::clone(&queue.is_freed);

@@ -33,8 +33,6 @@ pub(crate) struct Flavour {
     group: AtomicPtr<Group>,
     /// Whether the flavour was used. After that it cannot be configured.
     is_used: AtomicBool,
-    /// Whether the flavour has claimed the process for its copy of the library, or reported that another copy has it.
-    is_claimed: AtomicBool,
     pub(super) shared: Shared,
     lock: Lock<Workers>,
 }
@@ -76,7 +74,6 @@ impl Flavour {
             name: NAMES[number as usize],
             group: AtomicPtr::new(ptr::null_mut()),
             is_used: AtomicBool::new(false),
-            is_claimed: AtomicBool::new(false),
             shared: Shared::new(),
             lock: Lock::new(Workers::new()),
         }
@@ -97,21 +94,10 @@ impl Flavour {
     /// The group. Makes it if there is none, and marks the flavour as used.
     #[inline]
     pub(super) fn group(&'static self) -> &'static Group {
-        // Relaxed, both: a report that comes twice does no harm.
-        if !self.is_claimed.load(Ordering::Relaxed) {
-            self.is_claimed.store(true, Ordering::Relaxed);
-            self.must_be_alone();
-        }
-        self.group_of_section()
-    }
-
-    /// As [`group`](Flavour::group), for a section, which may be that of a signal handler: a claim takes the loader's lock, and a report
-    /// allocates.
-    #[inline]
-    pub(super) fn group_of_section(&'static self) -> &'static Group {
         // Relaxed, both: a program configures a flavour before it uses it.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
+            self.must_be_alone();
         }
         self.peek().unwrap_or_else(|| self.make())
     }

@@ -155,7 +155,7 @@ impl Flavour {
             }
             return;
         }
-        let group = if by_the_way { self.group_of_section() } else { self.group() };
+        let group = self.group();
         if !by_the_way {
             self.refill();
         }

@@ -17,9 +17,9 @@ pub fn ticks() -> u64 {
 /// read from memory.
 #[inline]
 pub fn coarse() -> u64 {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     return time_of(libc::CLOCK_MONOTONIC_COARSE);
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     return nanoseconds() >> 22;
 }
 

@@ -338,6 +338,33 @@ fn polls_beside_many_protections_share_their_scans() {
     }
 }
 
+/// A scan is not used for ever by polls that each compare a few objects with it.
+#[test]
+fn what_many_protections_held_is_soon_found_free_by_small_polls() {
+    const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let cells: Vec<_> = (0..HELD as u64).map(|value| domain.cell(value)).collect();
+    let protections: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
+    let mut own = domain.reclaimer();
+    for cell in &cells {
+        own.retire(cell.take().expect("it is not empty")).expect("there is room");
+    }
+    while own.held() < HELD {
+        own.poll();
+    }
+    // This scan finds all slots in use.
+    std::thread::sleep(Duration::from_millis(2));
+    own.poll_at_most(1);
+    drop(protections);
+    let mut polls = 0;
+    while own.poll_at_most(1) == 0 {
+        polls += 1;
+        assert!(polls < HELD / 2, "an old scan serves all polls");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
 /// Polls without a limit report the longest-held object exactly. Polls with a limit do not lose it.
 #[test]
 fn the_oldest_object_that_is_held_is_known() {

@@ -262,9 +262,12 @@ impl Reclaimer {
     ///
     /// Starts a grace period for what has been retired since the last start, and issues its fence. It does neither if the
     /// last start was too recent (see [`ReclaimerBuilder::fence_interval`]), or if full batches gather for a fence
-    /// (see [`ReclaimerBuilder::batch`]): before a long break, call [`flush`](Reclaimer::flush). While more than 64 objects are
-    /// protected, whoever holds them, it looks again at those that it found held only after 150 ns for each. Returns 0 as long as the
-    /// kernel refuses the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
+    /// (see [`ReclaimerBuilder::batch`]): before a long break, call [`flush`](Reclaimer::flush). Returns 0 as long as the kernel refuses
+    /// the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
+    ///
+    /// If its last look found more than 64 protected objects, whoever holds them, it looks at them again only 150 ns for each later, and
+    /// meanwhile starts no grace period for fewer than three times as many objects. While polls with a limit have not yet compared all
+    /// that is held with that look, they go on for eight times as long.
     ///
     /// # Panics
     /// With the first panic of a destructor; everything that was ready has been freed.

@@ -237,7 +237,7 @@ impl Core {
         &self.nobody
     }
 
-    /// The shards that have been made: those before the first that has not.
+    /// All shards that a thread has held: those before the first that has not been made.
     fn shards(&self) -> impl Iterator<Item = &Shard> {
         self.shards.iter().map_while(Lasting::get)
     }
