@@ -565,7 +565,7 @@ static inline void still_quiescent(struct still_qsbr *qsbr)
     STILL_MUST_(head->in_use == 0, "a call further up the stack is using the reader");
     /* Acquire: pairs with the read-modify-write of start. */
     uint64_t token = __atomic_load_n(head->token, __ATOMIC_ACQUIRE);
-    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token) {
+    if (__builtin_expect(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token, 0)) {
         /* Release: pairs with the acquire load of check. */
         __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);
         still_tell_(head);

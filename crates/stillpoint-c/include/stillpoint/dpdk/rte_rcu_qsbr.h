@@ -188,7 +188,7 @@ static __rte_always_inline void rte_rcu_qsbr_quiescent(struct rte_rcu_qsbr *v, u
     /* Acquire: pairs with the addition in rte_rcu_qsbr_start. Release: pairs with the acquire load of the count in a check. */
     uint64_t token = __atomic_load_n(&v->token, __ATOMIC_ACQUIRE);
     uint64_t before = __atomic_load_n(&id->cnt, __ATOMIC_RELAXED);
-    if (token != before) {
+    if (unlikely(token != before)) {
         if (unlikely(before == __RTE_QSBR_CNT_THR_OFFLINE)) {
             rte_rcu_qsbr_thread_online(v, thread_id);
         } else {
