@@ -229,11 +229,45 @@ pub(crate) unsafe fn peek<K: Kind>(pointer: *const K::C) -> Option<Found<K>> {
     is_one.then_some(Found { handle, kind: PhantomData })
 }
 
+/// As [`peek`], for two handles at once, which takes fewer branches.
+///
+/// # Safety
+/// As for [`find`], for both.
+#[inline(always)]
+pub(crate) unsafe fn peek_both<A: Kind, B: Kind>(
+    first: *const A::C,
+    second: *const B::C,
+) -> Option<(Found<A>, Found<B>)> {
+    let (first, second) = (first.cast::<Handle>(), second.cast::<Handle>());
+    let either = ptr::without_provenance::<Handle>(first.addr() | second.addr());
+    if first.is_null() || second.is_null() || !either.is_aligned() {
+        return None;
+    }
+    // SAFETY: handles are never unmapped.
+    let (first, second) = unsafe { (&*first, &*second) };
+    // Acquire, both: pairs with the release in `make`.
+    if first.head.mark.load(Ordering::Acquire) != A::MARK
+        || second.head.mark.load(Ordering::Acquire) != B::MARK
+    {
+        return None;
+    }
+    if foreignness(&first.head) | foreignness(&second.head) > STILL_FULL_FENCE_ {
+        return None;
+    }
+    Some((Found { handle: first, kind: PhantomData }, Found { handle: second, kind: PhantomData }))
+}
+
+/// At most [`STILL_FULL_FENCE_`], the lowest bit, if this copy of the library has made the handle.
+#[inline(always)]
+fn foreignness(head: &still_head_) -> u32 {
+    // Relaxed: the mark was loaded before.
+    head.flags.load(Ordering::Relaxed) ^ copies::tag()
+}
+
 /// Whether this copy of the library has made the handle.
 #[inline]
 fn is_own(head: &still_head_) -> bool {
-    // Relaxed: the mark was loaded before.
-    head.flags.load(Ordering::Relaxed) & !STILL_FULL_FENCE_ == copies::tag()
+    foreignness(head) <= STILL_FULL_FENCE_
 }
 
 /// The reason why a handle is refused.

@@ -12,7 +12,7 @@ use stillpoint_sys::tsan;
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
-use crate::handle::{self, find, kind, mark_of, peek, still_head_, Parts, Within, STILL_FULL_FENCE_};
+use crate::handle::{self, find, kind, mark_of, still_head_, Parts, Within, STILL_FULL_FENCE_};
 use crate::reserve;
 use crate::thread_end::{adopt, disown, handles};
 
@@ -219,19 +219,14 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// Returns the reader if it is an online QSBR reader of the calling thread in the domain with this number. [`region`] handles all other
-/// cases, including errors.
-///
-/// # Safety
-/// As for [`region`].
-#[inline]
-pub(crate) unsafe fn online<'r>(reader: *const c_void, domain: u64) -> Option<&'r QsbrReader> {
-    // SAFETY: the pointer is null, or has been a handle, which is not freed meanwhile, by the caller's promise.
-    let qsbr: &Qsbr = unsafe { peek::<Qsbr>(reader.cast())?.value() };
-    let parts = qsbr.parts();
-    let may = parts.is_online() && qsbr.domain.id() == domain && parts.is_mine();
-    // SAFETY: shared access, as in `Qsbr::parts`.
-    may.then(|| unsafe { &*qsbr.reader.get() })
+impl Qsbr {
+    /// The reader, if it is online and the calling thread's. [`region`] handles all other cases, including errors.
+    #[inline(always)]
+    pub(crate) fn online(&self) -> Option<&QsbrReader> {
+        let parts = self.parts();
+        // SAFETY: shared access, as in `parts`.
+        (parts.is_online() && parts.is_mine()).then(|| unsafe { &*self.reader.get() })
+    }
 }
 
 /// Begins a region of the calling thread, for one call, in the domain with this number. If the call calls the program back, the reader is

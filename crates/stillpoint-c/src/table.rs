@@ -14,11 +14,11 @@ use stillpoint_sys::tsan;
 
 use self::hashing::Users;
 use self::keys::{Key, Long, Place, Short, Word};
-use self::typed::{Any, Lack, Typed};
-use crate::border::{briefly, call, caught, Refusal, Uncancelled};
+use self::typed::{Any, Lack, Quick, Typed};
+use crate::border::{briefly, call, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
-use crate::handle::{self, find, kind, peek, sized, versioned, Parts};
-use crate::reader::{online, protector, region, still_protected, still_reader};
+use crate::handle::{self, find, kind, peek_both, sized, versioned, Parts};
+use crate::reader::{protector, region, still_protected, still_reader, Qsbr};
 
 /// A table, to C.
 #[repr(C)]
@@ -52,6 +52,8 @@ const MOST: usize = 64;
 const _: () = assert!(MOST <= raw::MOST);
 
 pub(crate) struct Tabled {
+    /// What `still_table_get` tries first.
+    quick: Option<Quick>,
     table: Box<dyn Any>,
     domain: u64,
     max_len: usize,
@@ -120,7 +122,9 @@ pub unsafe extern "C" fn still_table_new(
         let hash_is_users = options.is_some_and(|options| options.hash.is_some());
         handle::make(|| {
             let table = make(domain, key_size, options.as_ref())?;
-            Ok((Tabled { table, domain: domain.id(), max_len, hash_is_users }, Parts::default()))
+            // The program's hash function may call the library, and ThreadSanitizer is told what a lookup finds.
+            let quick = if hash_is_users || tsan::is_there() { None } else { Some(table.quick()) };
+            Ok((Tabled { quick, table, domain: domain.id(), max_len, hash_is_users }, Parts::default()))
         })
     })
 }
@@ -179,31 +183,26 @@ pub unsafe extern "C" fn still_table_get(
     key: *const c_void,
     value: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller passes handles.
-    let quick = unsafe { peek::<Tabled>(handle) }.and_then(|found| unsafe {
-        let table: &Tabled = found.value();
-        let online = if table.hash_is_users { None } else { online(reader, table.domain) };
-        online.map(|online| (table, online))
-    });
-    if let (Some((table, online)), false) = (quick, key.is_null()) {
-        // SAFETY: the caller passes a key of the table's size, and a place, or null.
-        return caught(|| match unsafe { table.table.get_online(online, key.cast()) } {
-            Some(found) => {
+    if !key.is_null() {
+        // SAFETY: the caller passes handles.
+        if let Some((table, qsbr)) = unsafe { peek_both::<Tabled, Qsbr>(handle, reader.cast()) } {
+            // SAFETY: the caller passes handles, which are not freed meanwhile.
+            let (table, qsbr): (&Tabled, &Qsbr) = unsafe { (table.value(), qsbr.value()) };
+            if let Some(quick) = table.quick {
                 // SAFETY: the caller passes a key of the table's size, and a place, or null.
-                unsafe { tell(value, found) };
-                1
+                return unsafe { quick(handle, reader, key, value, (&raw const *table.table).cast(), qsbr) };
             }
-            None => 0,
-        });
+        }
     }
     // SAFETY: the caller passes handles, a key of the table's size, and a place, or null.
     unsafe { get_slowly(handle, reader, key, value) }
 }
 
-/// Handles all other lookups, and the errors. It is out of line, so that the fast path needs fewer registers.
+/// Handles all other lookups, and the errors. A function of C, which does not unwind: so a function that ends in a call of this one needs no
+/// frame.
 #[cold]
 #[inline(never)]
-unsafe fn get_slowly(
+unsafe extern "C" fn get_slowly(
     handle: *const still_table,
     reader: *const c_void,
     key: *const c_void,

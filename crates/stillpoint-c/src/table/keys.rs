@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use stillpoint::rcu::Region;
-use stillpoint::table::TableGuard;
+use stillpoint::table::{raw, Table};
 use stillpoint_sys::tsan;
 
 use crate::reserve;
@@ -72,12 +72,13 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     /// # Safety
     /// At `keys` there are as many keys of `bytes` bytes as there are values.
     unsafe fn get_many<S: BuildHasher, R: Region>(
-        view: &View<'_, Self, S, R>,
+        table: &Table<Self, Word, S>,
+        region: &R,
         keys: *const u8,
         bytes: usize,
         values: &mut [Place],
     ) -> u64 {
-        let mut hits = 0;
+        let (view, mut hits) = (table.within(region), 0);
         for (index, value) in values.iter_mut().enumerate() {
             // SAFETY: at `keys` there is a key of `bytes` bytes for each value, by the caller's promise.
             let found = unsafe { Self::with(keys.add(index * bytes), bytes, |key| view.get(key).copied()) };
@@ -90,7 +91,6 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     }
 }
 
-pub(super) type View<'g, K, S, R> = TableGuard<'g, K, Word, S, &'g R>;
 /// The place where C wants a value.
 pub(super) type Place = MaybeUninit<*mut c_void>;
 
@@ -146,28 +146,28 @@ impl<const N: usize> Key for Short<N> {
     }
 
     unsafe fn get_many<S: BuildHasher, R: Region>(
-        view: &View<'_, Self, S, R>,
+        table: &Table<Self, Word, S>,
+        region: &R,
         keys: *const u8,
         _: usize,
         values: &mut [Place],
     ) -> u64 {
         let (mut hits, mut done) = (0, 0);
         // Looks the keys up in bursts of 32, then of 8, then one by one.
-        while let Some(burst) = values.get_mut(done..done + 32) {
+        while let Some(burst) = values[done..].first_chunk_mut() {
             // SAFETY: at `keys` there are `N` bytes for each value, by the caller's promise, and these values begin at `done`.
-            hits |= unsafe { Self::burst::<32, S, R>(view, keys.add(done * N), burst) } << done;
+            hits |= unsafe { Self::burst::<32, S, R>(table, region, keys.add(done * N), burst) } << done;
             done += 32;
         }
-        while let Some(burst) = values.get_mut(done..done + 8) {
+        while let Some(burst) = values[done..].first_chunk_mut() {
             // SAFETY: as above.
-            hits |= unsafe { Self::burst::<8, S, R>(view, keys.add(done * N), burst) } << done;
+            hits |= unsafe { Self::burst::<8, S, R>(table, region, keys.add(done * N), burst) } << done;
             done += 8;
         }
-        for (index, value) in values[done..].iter_mut().enumerate() {
-            // SAFETY: as above, for one value.
-            hits |= unsafe {
-                Self::burst::<1, S, R>(view, keys.add((done + index) * N), std::slice::from_mut(value))
-            } << (done + index);
+        while let Some(burst) = values[done..].first_chunk_mut() {
+            // SAFETY: as above.
+            hits |= unsafe { Self::burst::<1, S, R>(table, region, keys.add(done * N), burst) } << done;
+            done += 1;
         }
         hits
     }
@@ -177,22 +177,23 @@ impl<const N: usize> Short<N> {
     /// Looks up `B` keys with overlapping memory accesses. Returns a bit for each key that it finds.
     ///
     /// # Safety
-    /// There are `B` keys of `N` bytes at `keys`, and `B` values.
+    /// There are `B` keys of `N` bytes at `keys`.
     unsafe fn burst<const B: usize, S: BuildHasher, R: Region>(
-        view: &View<'_, Self, S, R>,
+        table: &Table<Self, Word, S>,
+        region: &R,
         keys: *const u8,
-        values: &mut [Place],
+        values: &mut [Place; B],
     ) -> u64 {
+        // The values may take the place of the keys.
         // SAFETY: at `keys` there are `B` keys of `N` bytes, by the caller's promise.
-        let keys: [Self; B] = std::array::from_fn(|index| unsafe { Self::copied(keys.add(index * N)) });
-        let found = view.get_many(&keys);
+        let keys: [Self; B] = unsafe { *keys.cast() };
         let mut hits = 0;
-        for (index, (value, found)) in values.iter_mut().zip(found).enumerate() {
+        raw::get_many(table, region, &keys, |index, found| {
             if let Some(Word(word)) = found {
-                value.write(*word);
+                values[index].write(*word);
                 hits |= 1 << index;
             }
-        }
+        });
         hits
     }
 }

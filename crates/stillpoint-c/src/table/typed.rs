@@ -3,12 +3,13 @@
 use std::ffi::{c_int, c_void};
 use std::hash::BuildHasher;
 
-use stillpoint::rcu::{QsbrReader, Reader, Region};
+use stillpoint::rcu::{Reader, Region};
 use stillpoint::table::raw::{self, Address};
 use stillpoint::table::{Replaced, Table, TryInsertError};
 
 use super::keys::{Key, Place, Word};
-use crate::reader;
+use super::{get_slowly, still_table};
+use crate::reader::{self, Qsbr};
 
 /// What there is too little of for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +26,7 @@ pub(super) enum Lack {
 /// A key that is passed to a method points to as many bytes as a key of the table has.
 pub(super) trait Any: Send + Sync {
     unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word>;
-    /// As `get`, for an online QSBR reader, the case that must be fast.
-    unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word>;
+    fn quick(&self) -> Quick;
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64;
     /// Protects the object that the value of a key points to. The reader is of the table's domain.
     unsafe fn protect(&self, reader: &Reader, key: *const u8) -> Option<Address>;
@@ -73,7 +73,7 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
 
     unsafe fn get_many_within<R: Region>(&self, region: &R, keys: *const u8, values: &mut [Place]) -> u64 {
         // SAFETY: at `keys` there is a key of `self.bytes` bytes for each value, by the caller's promise.
-        unsafe { K::get_many(&self.table.within(region), keys, self.bytes, values) }
+        unsafe { K::get_many(&self.table, region, keys, self.bytes, values) }
     }
 
     unsafe fn add_within<R: Region>(
@@ -131,6 +131,47 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
     }
 }
 
+/// `still_table_get` for one kind of keys, with its arguments, the [`Typed`] table, and the reader. It tries to settle the lookup by a
+/// [glance](raw::glance), and leaves all else to [`get_slowly`]. It ends in that call and calls nothing that may panic: so it needs no frame,
+/// and a loop of lookups has more of its cache misses in flight.
+pub(super) type Quick = unsafe extern "C" fn(
+    *const still_table,
+    *const c_void,
+    *const c_void,
+    *mut *mut c_void,
+    *const c_void,
+    &Qsbr,
+) -> c_int;
+
+unsafe extern "C" fn quick<K: Key, S: BuildHasher>(
+    handle: *const still_table,
+    reader: *const c_void,
+    key: *const c_void,
+    value: *mut *mut c_void,
+    table: *const c_void,
+    qsbr: &Qsbr,
+) -> c_int {
+    // SAFETY: the caller passes a table with this type of keys and hasher.
+    let Typed { table, bytes } = unsafe { &*table.cast::<Typed<K, S>>() };
+    if let Some(online) = qsbr.online() {
+        // SAFETY: the caller passes a key of the table's size.
+        let found = unsafe { K::with(key.cast(), *bytes, |key| raw::glance(table, online, key)) };
+        match found {
+            Some(Some(Word(word))) => {
+                if !value.is_null() {
+                    // SAFETY: the caller passes a place.
+                    unsafe { value.write(*word) };
+                }
+                return 1;
+            }
+            Some(None) => return 0,
+            None => {}
+        }
+    }
+    // SAFETY: the caller passes handles, a key of the table's size, and a place, or null.
+    unsafe { get_slowly(handle, reader, key, value) }
+}
+
 /// Calls a method with either kind of region.
 macro_rules! within {
     ($region:expr, $table:ident.$method:ident($($argument:expr),*)) => {
@@ -147,9 +188,8 @@ impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
         unsafe { within!(region, self.get_within(key)) }
     }
 
-    unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word> {
-        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
-        unsafe { self.get_within(reader, key) }
+    fn quick(&self) -> Quick {
+        quick::<K, S>
     }
 
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64 {

@@ -171,10 +171,15 @@ macro_rules! in_region {
                 &self,
                 keys: &[Q; N],
             ) -> [Option<&$life V>; N] {
-                let hashes = std::array::from_fn(|at| self.inner.hash(&keys[at]));
+                let hashes: [u64; N] = std::array::from_fn(|at| self.inner.hash(&keys[at]));
+                let mut found = [None; N];
                 // SAFETY: the view was taken in this region.
-                unsafe { search_many(*self.lens, *self.view, hashes, |at| &keys[at]) }
-                    .map(|pair| Some(&pair?.value))
+                unsafe {
+                    search_many(*self.lens, *self.view, hashes, |at| &keys[at], |at, pair| {
+                        found[at] = pair.map(|pair| &pair.value);
+                    });
+                }
+                found
             }
 
             /// Every entry, in arbitrary order.

@@ -14,14 +14,15 @@
 //! The slot is released on the reader's thread, while the reader is alive.
 
 use std::hash::{BuildHasher, Hash};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use equivalent::Equivalent;
 
+use super::engine::arena::Pair;
 use super::engine::search;
 use super::Table;
 use crate::rcu::raw::Slot;
-use crate::rcu::Reader;
+use crate::rcu::{Reader, Region};
 
 /// The address that is the value of an entry, and the slot that holds it. `None` if the address is null: nothing is held.
 pub type Address = Option<(NonNull<()>, Slot)>;
@@ -41,6 +42,54 @@ pub type Address = Option<(NonNull<()>, Slot)>;
 /// ```
 pub fn is_at_limit<K, V, S>(table: &Table<K, V, S>) -> bool {
     table.inner().arena().is_at_limit()
+}
+
+/// The first step of a lookup, for `stillpoint.h`: it settles most of them, and calls nothing but `Hash` and `Eq`. `None` if it does not tell
+/// whether the table has the key, or if the region is of another domain.
+#[doc(hidden)]
+#[inline(always)]
+pub fn glance<'g, K, V, S, Q>(
+    table: &'g Table<K, V, S>,
+    region: &'g impl Region,
+    key: &Q,
+) -> Option<Option<&'g V>>
+where
+    S: BuildHasher,
+    Q: Hash + Equivalent<K> + ?Sized,
+{
+    let inner = table.inner();
+    if !ptr::eq(&**inner.core(), region.core()) {
+        return None;
+    }
+    // SAFETY: the region is of the table's domain, and borrowed as long as the pair.
+    let pair = unsafe {
+        search::glance(|entry| inner.arena().pair(entry), inner.view_in_region(), inner.hash(key), key)
+    }?;
+    Some(pair.map(|pair| &pair.value))
+}
+
+/// As [`get_many`](super::TableGuard::get_many), for `stillpoint.h`. Calls `found` with the number of each key, in order, and what was found.
+///
+/// # Panics
+/// If the region is of another domain. With a panic of the user's `Hash` or `Eq`.
+#[doc(hidden)]
+#[inline]
+#[track_caller]
+pub fn get_many<K, V, S, Q, const N: usize>(
+    table: &Table<K, V, S>,
+    region: &impl Region,
+    keys: &[Q; N],
+    mut found: impl FnMut(usize, Option<&V>),
+) where
+    S: BuildHasher,
+    Q: Hash + Equivalent<K>,
+{
+    table.verify(region.core());
+    let inner = table.inner();
+    let hashes: [u64; N] = std::array::from_fn(|at| inner.hash(&keys[at]));
+    let each = |at, pair: Option<&Pair<K, V>>| found(at, pair.map(|pair| &pair.value));
+    // SAFETY: the region is of the table's domain, and borrowed during the call.
+    unsafe { search::search_many(inner.lens(), inner.view_in_region(), hashes, |at| &keys[at], each) };
 }
 
 /// The most keys of one call of [`protect_many`].

@@ -185,7 +185,7 @@ unsafe fn search_bucket_protected<'a, K, V, Q: Equivalent<K> + ?Sized>(
 /// The caller is in a region of the table's domain as long as it uses the pair.
 #[inline(always)]
 unsafe fn look_in_slot<'g, K, V, Q: Equivalent<K> + ?Sized>(
-    lens: Lens<'g, K, V>,
+    pair_of: impl Fn(u32) -> NonNull<Pair<K, V>>,
     bucket: &Bucket,
     slot: usize,
     key: &Q,
@@ -195,7 +195,7 @@ unsafe fn look_in_slot<'g, K, V, Q: Equivalent<K> + ?Sized>(
         return None;
     }
     // SAFETY: the entry was linked while the caller was in its region, so it is alive until the region ends.
-    let pair = unsafe { lens.pair(entry).as_ref() };
+    let pair: &'g Pair<K, V> = unsafe { pair_of(entry).as_ref() };
     key.equivalent(&pair.key).then_some(pair)
 }
 
@@ -214,21 +214,32 @@ pub(crate) unsafe fn search<'g, K, V, Q: Equivalent<K> + ?Sized>(
     hash: u64,
     key: &Q,
 ) -> Option<&'g Pair<K, V>> {
-    let bucket = view.bucket(hash);
-    match bucket.matching(tag_of(hash)).next() {
-        Some(slot) => {
-            // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
-            let pair = unsafe { look_in_slot(lens, bucket, slot, key) };
-            if pair.is_some() {
-                return pair;
-            }
-        }
-        None if bucket.link() == END => return None,
-        None => {}
-    }
     // SAFETY: the array comes from `view_in_region`, and the region lasts as long as the pair is used, by the caller's
     // promise.
-    unsafe { search_on(lens.arena(), view.array, hash, key) }
+    unsafe {
+        let settled = glance(|entry| lens.pair(entry), view, hash, key);
+        settled.unwrap_or_else(|| search_on(lens.arena(), view.array, hash, key))
+    }
+}
+
+/// The first step of [`search`]. `None` if it does not tell whether the table has the key. `pair_of` is that of a [`Lens`], or, for one
+/// lookup, of the arena.
+///
+/// # Safety
+/// As for [`search`].
+#[inline(always)]
+pub(crate) unsafe fn glance<'g, K, V, Q: Equivalent<K> + ?Sized>(
+    pair_of: impl Fn(u32) -> NonNull<Pair<K, V>>,
+    view: View<'g>,
+    hash: u64,
+    key: &Q,
+) -> Option<Option<&'g Pair<K, V>>> {
+    let bucket = view.bucket(hash);
+    match bucket.matching(tag_of(hash)).next() {
+        // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
+        Some(slot) => unsafe { look_in_slot(pair_of, bucket, slot, key) }.map(Some),
+        None => (bucket.link() == END).then_some(None),
+    }
 }
 
 /// Looks a key up in its whole chain, and in the next arrays.
@@ -250,7 +261,7 @@ unsafe fn search_on<'g, K, V, Q: Equivalent<K> + ?Sized>(
     loop {
         for slot in bucket.matching(tag_of(hash)) {
             // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
-            let pair = unsafe { look_in_slot(lens, bucket, slot, key) };
+            let pair = unsafe { look_in_slot(|entry| lens.pair(entry), bucket, slot, key) };
             if pair.is_some() {
                 return pair;
             }
@@ -269,7 +280,8 @@ unsafe fn search_on<'g, K, V, Q: Equivalent<K> + ?Sized>(
 }
 
 /// Looks several keys up in three passes, so that the cache misses of a pass overlap. The first pass prefetches the
-/// buckets, the second the first entry with a matching tag in each bucket; the third compares the keys.
+/// buckets, the second the first entry with a matching tag in each bucket; the third compares the keys, and passes what it
+/// finds to `found`.
 ///
 /// # Safety
 /// As for [`search`].
@@ -279,22 +291,25 @@ pub(crate) unsafe fn search_many<'g, 'k, K, V, Q: Equivalent<K> + ?Sized + 'k, c
     view: View<'g>,
     hashes: [u64; N],
     key: impl Fn(usize) -> &'k Q,
-) -> [Option<&'g Pair<K, V>>; N] {
+    mut found: impl FnMut(usize, Option<&'g Pair<K, V>>),
+) {
     hashes.iter().for_each(|hash| prefetch(view.bucket(*hash)));
     let candidates: [u32; N] = std::array::from_fn(|at| prefetch_entry(lens, view, hashes[at]));
-    std::array::from_fn(|at| {
+    // A loop: in `from_fn`, the compiler calls a function for each key.
+    for at in 0..N {
         if candidates[at] != NO_ENTRY {
             // SAFETY: the entry was linked while the caller was in its region, so it is alive.
             let pair = unsafe { lens.pair(candidates[at]).as_ref() };
             if key(at).equivalent(&pair.key) {
-                return Some(pair);
+                found(at, Some(pair));
+                continue;
             }
         }
         // Another key has the same tag, the entry has just been replaced, or the key is not in the table.
         // SAFETY: the array comes from `view_in_region`, and the region lasts as long as the pair is used, by the
         // caller's promise.
-        unsafe { search_on(lens.arena(), view.array, hashes[at], key(at)) }
-    })
+        found(at, unsafe { search_on(lens.arena(), view.array, hashes[at], key(at)) });
+    }
 }
 
 /// Prefetches the first entry with a matching tag in a bucket, and returns its index, or [`NO_ENTRY`].
