@@ -1050,7 +1050,8 @@ int still_table_free(struct still_table *table) STILL_NOEXCEPT;
 STILL_NODISCARD int still_table_get(const struct still_table *table, const void *reader, const void *key, void **value) STILL_NOEXCEPT;
 
 /* Looks up `count` keys, at most 64, which lie one after the other in memory. The cache misses of the lookups overlap. If key i is found,
- * bit i of `hits` is set and values[i] is written; otherwise values[i] is unchanged. Returns how many keys were found. */
+ * bit i of `hits` is set and values[i] is written; otherwise values[i] is unchanged. `values` may not overlap `keys`. Returns how many keys
+ * were found. */
 STILL_NODISCARD int still_table_get_many(const struct still_table *table, const void *reader, const void *keys, size_t count,
                                          void **values, uint64_t *hits) STILL_NOEXCEPT;
 

@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_thread_that_is_not_there_cannot_be_parked() {
         let begun = Instant::now();
-        // No thread has this id. (The kernel may give that of a thread that is gone to another one.)
+        // No thread has this id. (The kernel may reuse that of a thread that is gone.)
         assert!(Parked::park(i32::MAX as u32).is_none());
         assert!(begun.elapsed() < PATIENCE / 2, "it does not wait for the handler");
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What a thread has in the library, for the inline code of stillpoint/urcu.h and stillpoint/rcu.hpp. Not for programs: a version with
- * another soname may change it, and no other, since code that was compiled before uses these offsets without a check. */
+ * What a thread has in the library, for the inline code of stillpoint/urcu.h and stillpoint/rcu.hpp. Not for programs: only a
+ * version with another soname may change it, since code compiled before uses these offsets without a check. */
 #ifndef STILLPOINT_THREAD_H
 #define STILLPOINT_THREAD_H
 

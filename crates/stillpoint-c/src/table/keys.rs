@@ -184,11 +184,10 @@ impl<const N: usize> Short<N> {
         keys: *const u8,
         values: &mut [Place; B],
     ) -> u64 {
-        // The values may take the place of the keys.
-        // SAFETY: at `keys` there are `B` keys of `N` bytes, by the caller's promise.
-        let keys: [Self; B] = unsafe { *keys.cast() };
+        // SAFETY: at `keys` there are `B` keys of `N` bytes, by the caller's promise; no value lies there, by the header's.
+        let keys: &[Self; B] = unsafe { &*keys.cast() };
         let mut hits = 0;
-        raw::get_many(table, region, &keys, |index, found| {
+        raw::get_many(table, region, keys, |index, found| {
             if let Some(Word(word)) = found {
                 values[index].write(*word);
                 hits |= 1 << index;

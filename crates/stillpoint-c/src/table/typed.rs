@@ -132,8 +132,8 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
 }
 
 /// `still_table_get` for one kind of keys, with its arguments, the [`Typed`] table, and the reader. It tries to settle the lookup by a
-/// [glance](raw::glance), and leaves all else to [`get_slowly`]. It ends in that call and calls nothing that may panic: so it needs no frame,
-/// and a loop of lookups has more of its cache misses in flight.
+/// [glance](raw::glance), and leaves all else to [`get_slowly`]. It ends in that call and calls nothing that may panic, but for a defect of the
+/// library, which then ends the process: so it needs no frame, and a loop of lookups has more of its cache misses in flight.
 pub(super) type Quick = unsafe extern "C" fn(
     *const still_table,
     *const c_void,

@@ -130,17 +130,30 @@ static void refusals(void)
     uint64_t hits;
     void *values[65];
     REFUSED(still_table_get_many(table, reader, values, 65, values, &hits), -EINVAL, "64");
-    CHECK(still_offline(qsbr) == 0);
-    REFUSED(still_table_get(table, qsbr, key_of(1, 8), NULL), -EINVAL, "offline");
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, reads_elsewhere, reader) == 0 && pthread_join(thread, NULL) == 0);
+    /* Of QSBR readers, most lookups go a shorter way. */
+    struct still_qsbr *far = still_qsbr_new(other);
+    CHECK(pthread_create(&thread, NULL, reads_elsewhere, qsbr) == 0 && pthread_join(thread, NULL) == 0);
+    REFUSED(still_table_get(table, far, key_of(1, 8), NULL), -EXDEV, "another domain");
+    REFUSED(still_table_get(table, qsbr, NULL, NULL), -EINVAL, "key");
+    REFUSED(still_table_get(NULL, qsbr, key_of(1, 8), NULL), -EINVAL, "NULL");
+    CHECK(still_table_get(table, (char *)qsbr + 1, key_of(1, 8), NULL) == -EINVAL);
+    CHECK(still_offline(qsbr) == 0);
+    REFUSED(still_table_get(table, qsbr, key_of(1, 8), NULL), -EINVAL, "offline");
+    CHECK(still_online(qsbr) == 0);
     CHECK(still_table_insert(table, key_of(1, 8), NULL, NULL) == 0); /* NULL is a value */
     CHECK(still_table_insert(table, key_of(2, 8), NULL, NULL) == 0);
     REFUSED(still_table_insert(table, key_of(3, 8), NULL, NULL), -ENOSPC, "max_len");
     REFUSED(still_table_add(table, reader, key_of(3, 8), NULL, NULL), -ENOSPC, "max_len");
     CHECK(still_table_len(table) == 2);
+    CHECK(still_table_get(table, qsbr, key_of(1, 8), NULL) == 1);
+    REFUSED(still_table_get(table, far, key_of(1, 8), NULL), -EXDEV, "another domain");
+    CHECK(still_qsbr_free(far) == 0);
+    REFUSED(still_table_get(table, far, key_of(1, 8), NULL), -EBADF, "freed");
     CHECK(still_table_free(table) == 0);
     REFUSED(still_table_len(table), -EBADF, "freed");
+    REFUSED(still_table_get(table, qsbr, key_of(1, 8), NULL), -EBADF, "freed");
     CHECK(still_reader_free(foreign) == 0 && still_domain_free(other) == 0);
     CHECK(still_reader_free(reader) == 0 && still_qsbr_free(qsbr) == 0);
 }

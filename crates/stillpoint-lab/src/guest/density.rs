@@ -1,5 +1,5 @@
-//! Density: several guests at once on the same CPUs, which share a fixed memory. Each runs the memory workload with the same contender.
-//! What is freed late is missing in a guest, so that fewer guests fit.
+//! Density: several guests at once, which share CPUs and a fixed memory. Each runs the memory workload with the same contender. What is freed
+//! late is missing in a guest, so fewer guests fit.
 
 use std::io;
 use std::path::Path;
@@ -23,7 +23,7 @@ const MOST_GUESTS: usize = 4;
 const CONTENDERS: [&str; 4] = ["stillpoint/protected", "stillpoint/guard", "liburcu/memb", "liburcu/qsbr"];
 /// Why the row of a guest that ran out of memory does not count.
 const OUT_OF_MEMORY: &str = "out of memory";
-/// How the error of a round ends whose process the guest's kernel has killed.
+/// How the error ends if the guest's kernel has killed the process of a round.
 const KILLED: &str = "if memory runs out; ask for less";
 /// The only figure of a row of which less is worse.
 const CHANGES: &str = "changes_per_s";

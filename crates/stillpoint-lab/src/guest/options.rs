@@ -39,8 +39,8 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "vcpus")]
     pub(super) neighbour: bool,
 
-    /// Run the load memory in one to four guests at once, two virtual CPUs each on two CPUs of the host, which share a fixed memory:
-    /// with how many does it run out?
+    /// Run the load memory in one to four guests of two virtual CPUs at once, which share two CPUs of the host and a fixed memory: with
+    /// how many does memory run out?
     #[arg(long, conflicts_with_all = ["vcpus", "neighbour", "workloads"])]
     pub(super) density: bool,
 

@@ -283,7 +283,8 @@ impl RawLocal<'_> {
         Ok(unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast(), wanted) })
     }
 
-    /// Frees blocks that were allocated in vain, since there are too few, as [`alloc_blocks`](RawLocal::alloc_blocks) does: other threads find them.
+    /// Frees blocks that were allocated in vain, since there are too few. As with [`alloc_blocks`](RawLocal::alloc_blocks), other threads find
+    /// them.
     ///
     /// # Safety
     /// As [`free_block`](RawLocal::free_block), for each block that begins at one of these addresses.

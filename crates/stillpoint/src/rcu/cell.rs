@@ -109,9 +109,10 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// Links a new object with this value, and retires what was linked before. The caller has nothing else to do.
     ///
     /// The replaced object joins a list of the calling thread. Each call also frees some objects that no reader can hold any more,
-    /// and runs their destructors; while more than 32 of them wait, one call of eight, or of 32 in quick succession. It looks for them in this list, and in the list of another thread that has not written for a
-    /// millisecond. When a thread ends, its list stays, and later writes and polls of other threads serve it. So **a domain in which
-    /// no thread writes any more frees nothing**, unless a thread reclaims in it: see
+    /// and runs their destructors; while more than 32 of them wait, one call in eight, or in 32 in quick succession. It looks for them in
+    /// this list, and in the list of another thread that has not written for a millisecond. When a thread ends, its list stays, and later
+    /// writes and polls of other threads serve it. So **a domain in which no thread writes any more frees nothing**, unless a thread
+    /// reclaims in it: see
     /// [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn) and [`barrier`](super::barrier).
     ///
     /// The replaced object cannot be refused: it is taken in even beyond the [limits of the

@@ -265,9 +265,9 @@ impl Reclaimer {
     /// (see [`ReclaimerBuilder::batch`]): before a long break, call [`flush`](Reclaimer::flush). Returns 0 as long as the kernel refuses
     /// the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
     ///
-    /// If its last look found more than 64 protected objects, whoever holds them, it looks at them again only 150 ns for each later, and
-    /// meanwhile starts no grace period for fewer than three times as many objects. While polls with a limit have not yet compared all
-    /// that is held with that look, they go on for eight times as long.
+    /// If its last look found more than 64 protected objects, whoever holds them, it looks at them again only after 150 ns for each, and
+    /// meanwhile starts no grace period for fewer than three times as many objects. Polls with a limit use that look for eight times as
+    /// long, until they have compared with it all that is held.
     ///
     /// # Panics
     /// With the first panic of a destructor; everything that was ready has been freed.

@@ -15,13 +15,13 @@
  *   instance.
  *   An instance takes 34 KiB for each of its RTE_MAX_LCORE lists.
  *   Timers and instances belong to one process, and cannot be shared with another. Of two copies of the library in a process (see PLUGINS in
- *   stillpoint.h), one has the timers.
+ *   stillpoint.h), only one has the timers.
  *   rte_timer_manage serves no timer that a library of DPDK has armed in DPDK's default instance, such as the watchdog of the driver net_ena.
  *   A program with one of these links librte_timer as well, and calls DPDK's rte_timer_manage from a file that is compiled with DPDK's header.
  *
  * THREADS
  *   Any number of threads may call the functions at once, except subsystem_init, finalize, data_alloc and data_dealloc. One thread at a time
- *   manages the list of an lcore. No lock is held during callbacks. Callbacks return: they throw nothing, and call neither longjmp nor
+ *   manages the list of an lcore. No lock is held during callbacks. Callbacks must return: they throw nothing, and call neither longjmp nor
  *   pthread_exit. They may call every function of this header, with one limit: functions whose names end in _sync are only for timers whose
  *   callbacks do not wait for the caller's timer.
  *
@@ -68,8 +68,8 @@ union rte_timer_status {
 
 struct rte_timer;
 
-/* The function of a timer. It may stop or reset the timer; after a stop, it may free the timer. If it initialises the timer again, it stops or
- * resets the timer afterwards, before it gives the timer to another thread. */
+/* The function of a timer. It may stop or reset the timer; after a stop, it may free the timer. If it initialises the timer again, it must
+ * stop or reset the timer before it gives the timer to another thread. */
 typedef void (*rte_timer_cb_t)(struct rte_timer *, void *);
 
 /* A timer, which has the size of DPDK's. A program may read expire, status, period, f and arg, but must write no field. */

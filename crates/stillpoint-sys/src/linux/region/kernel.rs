@@ -56,9 +56,8 @@ impl Reservation {
         self.start
     }
 
-    /// Fills a part that is not filled yet with memory, which is zeroed, except for a part that shares a reserved huge page with the one before,
-    /// and was emptied. From Linux 5.14 on, its pages are present when the call returns; before, no part
-    /// has reserved pages of a certain node.
+    /// Fills an unfilled part with memory. It is zeroed, unless the part was emptied and shares a reserved huge page with the one before. From
+    /// Linux 5.14 on, its pages are present when the call returns; before, no part has reserved pages of a certain node.
     ///
     /// # Safety
     /// The part lies within the reservation, has not been filled before (or was refused), and begins at a multiple of

@@ -182,9 +182,8 @@ impl Hold<'_> {
     }
 
     /// Takes single objects out of the inboxes of other shards. Their buckets keep their place and their owner. If all
-    /// objects of a bucket are in an inbox, the bucket itself is claimed, and the caller can draw from it. Stops when it has drawn or claimed
-    /// `most` objects: if `most` is 0, when it has claimed a bucket. Not before: the next search begins with all shards again. `None` if there
-    /// was nothing.
+    /// objects of a bucket are in an inbox, the bucket itself is claimed, and the caller can draw from it. Stops only when it has drawn or
+    /// claimed `most` objects (if `most` is 0, a bucket): the next search begins with all shards again. `None` if there was nothing.
     ///
     /// # Safety
     /// There is room for `most` objects.

@@ -30,10 +30,10 @@ const ADOPTED: usize = FREED_PER_CALL / 2;
 const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 /// The most calls that share one poll; a power of two.
 const POLLED_TOGETHER: usize = FREED_PER_CALL;
-/// In ticks. If [`POLLED_TOGETHER`] calls came within this time, only the last of the next ones reads the counter. For that, the processor
-/// waits for all that came before: without it, calls wait for memory at the same time.
+/// In ticks. If [`POLLED_TOGETHER`] calls came within this time, only the last of the next round reads the counter. Each read waits
+/// for all that came before: without reads, calls wait for memory at the same time.
 const BUSY_ROUND: u64 = 32 * TICKS_PER_MICRO;
-/// In a busy round, one call of so many looks at the coarse clock, a power of two. So after a burst, up to three later calls do not poll.
+/// In a busy round, one call in this many, a power of two, looks at the coarse clock. So after a burst, up to three later calls do not poll.
 const TIMED_TOGETHER: usize = 4;
 /// In the time of the last poll: no call before the end of the round reads the counter.
 const BUSY: u64 = 1;

@@ -166,10 +166,10 @@ impl Line {
         self.costly = (self.scanned() > FEW_SLOTS).then(|| core.protocol.age());
     }
 
-    /// Whether the last scan serves again, because it found so many slots in use that a scan for each sweep would cost more than all else:
-    /// what waited for this token or an older one cannot have been protected since, if the token was over then. When each of the `held`
-    /// objects was compared with it once, it serves for a [pause](Line::pause), in which none is compared again; before that, for eight: what was
-    /// released since is found by the next one.
+    /// Whether the last scan serves again: it found so many slots in use that a scan for each sweep would cost more than all else. What waited
+    /// for this token or an older one cannot have been protected since, if the token was over then. Until each of the `held` objects was
+    /// compared with it once, it serves for eight [pauses](Line::pause), then for one, in which none is compared again. The next scan finds
+    /// what was released since.
     pub(crate) fn serves_again(&self, core: &Core, token: u64, held: usize) -> bool {
         let Some(scanned) = self.costly.filter(|_| token <= self.gathered) else { return false };
         let is_within = |pauses| core.protocol.age() < scanned + pauses * self.pause();

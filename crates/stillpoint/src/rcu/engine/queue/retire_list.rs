@@ -719,7 +719,7 @@ impl RetireList {
                 self.sweep_held::<false>(of_held, &mut freed);
                 self.sweep_queue::<false>(of_queue, &mut freed);
             }
-            // All that has joined was compared as well, and what has gone.
+            // What has joined, and what has gone, was compared as well.
             self.line.count_compared(of_held, held, self.held.len());
         }
         // Pairs with the acquire of a barrier.

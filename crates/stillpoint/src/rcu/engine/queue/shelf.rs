@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 /// An owner that has not polled for this long is silent.
 const SILENT: Duration = if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_millis(1) };
 
-/// While at most this many objects wait, an owner polls with each write; beyond that, with one write of this many, or of [`TIMED`] if the
+/// While at most this many objects wait, an owner polls with each write; beyond that, with one write in this many, or in [`TIMED`] if the
 /// coarse time has changed since the last poll: otherwise what is free would wait for a writer that writes once a day.
 const EAGER: usize = 32;
 const TIMED: usize = 8;
