@@ -392,8 +392,11 @@ static void other_thread(void)
     start(&owner);
     static struct still_htimer timers[300];
     memset(results, 0, sizeof results);
+    /* Meanwhile it does not expire. */
+    set(&owner.is_slow);
     CHECK(still_htimer_async_add(owner.manager, &timers[0], 3, 0, fire_there, &owner, 0, tell, &timers[0]) == 0);
     REFUSED(still_htimer_add(&timers[0], 3, 0, fire, NULL, 0), -EBUSY, "");
+    __atomic_store_n(&owner.is_slow, 0, __ATOMIC_RELEASE);
     CHECK(still_htimer_async_add(owner.manager, &timers[1], UINT64_MAX, 0, fire_there, &owner, 0, tell, NULL) == 0);
     await(2);
     CHECK(results[STILL_HTIMER_ADDED] == 2);

@@ -288,6 +288,18 @@ impl RawLocal<'_> {
     ///
     /// # Safety
     /// As [`free_block`](RawLocal::free_block), for each block that begins at one of these addresses.
+    ///
+    /// ```
+    /// use stillpoint::pool::raw::RawPool;
+    ///
+    /// let pool = RawPool::builder(512, 64, 64).build()?;
+    /// let local = pool.local()?;
+    /// let block = local.alloc_block().expect("whole buckets are left");
+    /// // SAFETY: allocated just now, and not used any more.
+    /// unsafe { local.put_back_blocks([block.start()].into_iter()) };
+    /// assert_eq!(pool.stats().in_use, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(hidden)]
     pub unsafe fn put_back_blocks(&self, starts: impl Iterator<Item = NonNull<u8>>) {
         // SAFETY: the caller gives up all their objects, by its promise.

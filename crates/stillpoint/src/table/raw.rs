@@ -46,6 +46,19 @@ pub fn is_at_limit<K, V, S>(table: &Table<K, V, S>) -> bool {
 
 /// The first step of a lookup, for `stillpoint.h`: it settles most of them, and calls nothing but `Hash` and `Eq`. `None` if it does not tell
 /// whether the table has the key, or if the region is of another domain.
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+/// use stillpoint::table::{raw, Table};
+///
+/// let (domain, other) = (Domain::new(), Domain::new());
+/// let table = Table::builder_in(&domain).build()?;
+/// table.insert("a", 1).unwrap();
+/// let (reader, foreign) = (domain.reader(), other.reader());
+/// assert_eq!(raw::glance(&table, &reader.pin(), &"a"), Some(Some(&1)));
+/// assert_eq!(raw::glance(&table, &foreign.pin(), &"a"), None);
+/// # Ok::<(), stillpoint::table::OutOfMemory>(())
+/// ```
 #[doc(hidden)]
 #[inline(always)]
 pub fn glance<'g, K, V, S, Q>(
