@@ -285,20 +285,21 @@ fn no_destructor_runs_within_a_comparison_of_keys() {
 
     let (census, within) = (Census::default(), Arc::new(AtomicUsize::new(0)));
     let domain = Domain::new();
+    let reader = domain.reader();
+    // Until it is dropped, nothing is destroyed.
+    let guard = reader.pin();
     let full = Table::builder_in(&domain).max_len(1).build().unwrap();
     drop(full.insert(0, Value(census.clone(), Arc::clone(&within))).ok().unwrap());
     drop(full.remove(&0));
     let other = Arc::new((Table::new_in(&domain), full));
     let table = Table::new_in(&domain);
-    let reader = domain.reader();
     let value = || Value(census.clone(), Arc::clone(&within));
     for key in 0..50 {
         table.insert(Key(key, Arc::clone(&other)), value()).unwrap();
     }
-    let guard = reader.pin();
     table.clear();
-    drop(guard);
     assert_eq!(census.made(), 0);
+    drop(guard);
     let key = || Key(100, Arc::clone(&other));
     table.insert(key(), value()).unwrap();
     // What was left to the domain, and any poll may adopt.
