@@ -227,9 +227,13 @@ mod tests {
         for first in rows.iter().filter(|row| row.params["guests"] == 1).filter(is_shown) {
             let same =
                 |row: &&Row| row.contender == first.contender && row.params["mode"] == first.params["mode"];
-            let cell = |row: &Row| match row.metric("gp_us_mean").zip(row.metric("peak_pending_bytes")) {
-                Some((mean, bytes)) => format!("{:.2}, {:.2}", mean / 1e3, bytes / (1 << 20) as f64),
-                None => row.void.clone().expect("figures, or why there are none"),
+            let cell = |row: &Row| match ["gp_us_mean", "peak_pending_bytes", "changes_per_s"]
+                .map(|name| row.metric(name))
+            {
+                [Some(mean), Some(bytes), Some(changes)] => {
+                    format!("{:.2}, {:.2}, {changes:.0}", mean / 1e3, bytes / (1 << 20) as f64)
+                }
+                _ => row.void.clone().expect("figures, or why there are none"),
             };
             let cells: Vec<String> = rows.iter().filter(same).map(cell).collect();
             let mode = first.params["mode"].as_str().expect("a name");

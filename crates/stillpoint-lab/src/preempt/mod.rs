@@ -29,7 +29,7 @@ pub(crate) use round::Round;
 /// What the figures do not say.
 const HOW_TO_READ: &str = "Median of rounds, each in a separate process. A grace period is from the unlink of a probe, one at a time, to its free; for \
     liburcu, a call of synchronize_rcu, as call_rcu collects callbacks for 10 ms; a call in the middle of the worker's grace \
-    period waits for the next. CPU time: the scheme's calls on the writer's side, and its hidden worker; crossbeam-epoch and \
+    period waits for the next, and so does the worker for such a call: liburcu's memory, delay and CPU time include that. CPU time: the scheme's calls on the writer's side, and its hidden worker; crossbeam-epoch and \
     seize also free on the readers' threads, which is not in it. stillpoint/protected and haphazard protect only the object that a \
     section reads, the others all objects. The paper's figures are of Linux's own RCU in overcommitted guests, as published; they \
     were not measured here.";

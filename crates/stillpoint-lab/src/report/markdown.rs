@@ -26,6 +26,8 @@ Bold ratios are losses, mostly for one of these reasons:
   readers hold references to it: a write makes a new entry, and frees the old one after a grace period.
 - **The list that is walked by protected loads** takes a slot at each node. With guards, writers protect nodes one by one.
 - **Calls from C** check their handle and catch panics: that is some nanoseconds for each.
+- **Pools without caches**, in bulks: DPDK's stack and ring copy addresses, while ours looks each bucket up.
+- **The longest poll** of skewed connections takes up to four times `rte_timer`'s.
 - **Fences by signals** wait for each thread that computes. They are for systems without `membarrier`.
 - **`check`** of a token compares the domain as well.
 ";
@@ -49,8 +51,8 @@ pub(super) fn text(read: &[Read]) -> String {
     for (picture, shows) in PICTURES {
         let _ = write!(page, "![{shows}](../pictures/{picture}.svg)\n\n");
     }
-    page += "`stillpoint report docs/results --markdown docs/guide/performance.md` wrote this page from the results of these commands. Single runs vary, and\n\
-             so do machines: repeat them.\n\n";
+    page += "`stillpoint report docs/results --markdown docs/guide/performance.md` wrote this page from the results of these commands. Repeat them: runs and\n\
+             machines vary.\n\n";
     for of in read {
         let _ = write!(page, "- `{}`", of.command.replacen("stillpoint", "cargo run --release --", 1));
         for (name, value) in of.machine.iter().filter(|(name, _)| MACHINE.contains(&&***name)) {
