@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::geometry::Geometry;
+use super::hold::Hold;
 use super::{Core, Handle, Life, Plan};
 use crate::pool::raw::FreeError;
 use stillpoint_sys::linux::region::Want;
@@ -437,6 +438,18 @@ fn many_objects_of_an_idle_owner_cost_one_search() {
         }
         core.audit().unwrap();
     }
+}
+
+/// A cache may want more than it has room for.
+#[test]
+fn what_is_drawn_from_an_inbox_has_room() {
+    let core = pool(2, 600, 0);
+    let (owner, needy) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
+    one_of_each_is_sent(&core, &owner);
+    let mut drawn = [std::ptr::null_mut(); 8];
+    // SAFETY: `needy` holds its shard, and there is room for more than two objects.
+    let got = unsafe { Hold::new(needy.shard()).obtain(drawn.as_mut_ptr(), 1, 4, 2) };
+    assert_eq!((got, drawn.iter().filter(|object| !object.is_null()).count()), (2, 2));
 }
 
 /// The others are there for other threads.

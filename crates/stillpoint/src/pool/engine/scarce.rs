@@ -32,7 +32,7 @@ impl Hold<'_> {
                 // SAFETY: `to` has room for `room` more objects.
                 0 => match unsafe { self.draw_left(to, enough - got, room) } {
                     // SAFETY: `to` has room for `room` more objects.
-                    0 => match unsafe { self.draw_sent(to, enough - got) } {
+                    0 => match unsafe { self.draw_sent(to, room.min(enough - got)) } {
                         None if self.empty_magazine() => 0,
                         None => break,
                         Some(drawn) => drawn,
