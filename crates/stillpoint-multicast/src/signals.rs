@@ -308,7 +308,7 @@ impl SignalMulticast {
     /// Makes every registered thread, and the calling one, execute a full memory barrier between the start and the return of this
     /// call.
     ///
-    /// What a thread did before it left comes before the return. What a thread does that joins later comes after the
+    /// What a thread did that was registered at the start, and left, comes before the return. What a thread does that joins later comes after the
     /// start. It waits without a limit for threads that only wait for a processor.
     ///
     /// If an earlier fence has failed, this one first waits for the threads of that fence. If they still do not answer, [`Late`]
