@@ -23,7 +23,8 @@ impl Domain {
     /// what was replaced by [`set`](crate::rcu::RcuCell::set), dropped as a [`Retired`](crate::rcu::Retired), or left by a reclaimer that was
     /// dropped; and entries that were removed from tables. It includes what a running [background reclaimer](crate::rcu::BackgroundReclaimer) has
     /// adopted, and what it has already taken in from its handles: that is in the same list. It does not include what was handed to a
-    /// [`Reclaimer`](crate::rcu::Reclaimer), or what that has adopted: only that reclaimer frees it, when its owner polls.
+    /// [`Reclaimer`](crate::rcu::Reclaimer), or what that has adopted: only that reclaimer frees it, when its owner polls. What is left while it
+    /// waits, it may wait for as well, and so fail for that.
     ///
     /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. (The library that this crate is
     /// part of must stay loaded while threads run that have used it: their ends call it.) It looks at every thread and table that has

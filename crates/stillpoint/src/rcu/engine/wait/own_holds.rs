@@ -12,9 +12,10 @@
 //!
 //! After a look that was true, an attempt can fail only for objects that the thread holds up, if room is given back before the counters
 //! of its list stop counting the object. Whoever blocks all of a channel's list, while no handle has its turn, looks for room once more.
-//! Two things remain: a poll lowers its count of pinned objects just before that of all objects, and an attempt that the domain, or the
+//! Some things remain: a poll lowers its count of pinned objects just before that of all objects, and an attempt that the domain, or the
 //! limit of bytes, refuses has the room of one object until then. A thread that is preempted there from before the first look until after
-//! the second one may cause an early error, for an object that fits.
+//! the second one may cause an early error, for an object that fits. So may the drop of a table, which destroys its entries without a grace
+//! period, and makes room one by one.
 //!
 //! Only protections that are bound to the thread count: another thread may end the others. Zero-sized objects at one
 //! address count as one: a thread that protects one and fills a limit with others may wait until a time limit.
