@@ -99,14 +99,12 @@ versioned!(unsafe still_domain_options: 80, still_stall: 64, still_stats: 136);
 #[no_mangle]
 pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) -> *mut still_domain {
     call(|| {
-        handle::make(|| {
-            let builder = match options.is_null() {
-                true => Domain::builder(),
-                // SAFETY: the caller passes options.
-                false => builder(&unsafe { sized(options) }?)?,
-            };
-            Ok((builder.build()?, Parts::default()))
-        })
+        let builder = match options.is_null() {
+            true => Domain::builder(),
+            // SAFETY: the caller passes options.
+            false => builder(&unsafe { sized(options) }?)?,
+        };
+        handle::make(|| Ok((builder.build()?, Parts::default())))
     })
 }
 

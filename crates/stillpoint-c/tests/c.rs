@@ -194,7 +194,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     ("        head->nested++;\n", "", "readers"),
     ("        head->nested--;\n", "", "readers"),
-    ("    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token) {\n", "    if (0) {\n", "readers"),
+    ("    if (__builtin_expect(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token, 0)) {\n", "    if (0) {\n", "readers"),
     ("        __atomic_store_n((void **)held.slot_, NULL, __ATOMIC_RELEASE);\n", "", "readers"),
 ];
 

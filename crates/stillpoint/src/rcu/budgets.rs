@@ -319,7 +319,7 @@ fn polls_beside_many_protections_share_their_scans() {
     let cells: Vec<_> = (0..HELD as u64).map(|value| domain.cell(value)).collect();
     let protections: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
     let mut own = domain.reclaimer();
-    for (removed, limit) in [(0..1, 2), (1..1, usize::MAX), (1..100, 2), (100..100, usize::MAX)] {
+    for (removed, limit) in [(0..1, 2), (1..1, 2 * HELD), (1..100, 2), (100..100, 2 * HELD)] {
         for cell in &cells[removed] {
             own.retire(cell.take().expect("it is not empty")).expect("there is room");
         }

@@ -265,9 +265,8 @@ impl Reclaimer {
     /// (see [`ReclaimerBuilder::batch`]): before a long break, call [`flush`](Reclaimer::flush). Returns 0 as long as the kernel refuses
     /// the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
     ///
-    /// If its last look found more than 64 protected objects, whoever holds them, it looks at them again only after 150 ns for each, and
-    /// meanwhile starts no grace period for fewer than three times as many objects. Polls with a limit use that look for eight times as
-    /// long, until they have compared with it all that is held.
+    /// If its last look found more than 64 protected objects, whoever holds them, it starts no grace period for fewer than three times as
+    /// many objects until 150 ns for each have passed.
     ///
     /// # Panics
     /// With the first panic of a destructor; everything that was ready has been freed.
@@ -276,7 +275,9 @@ impl Reclaimer {
     }
 
     /// As [`poll`](Reclaimer::poll), but looks at `limit` objects at most, and frees those that no protected load holds.
-    /// Objects that were held at an earlier poll take turns with the others, so 0 does not mean that nothing is ready.
+    /// Objects that were held at an earlier poll take turns with the others, so 0 does not mean that nothing is ready. If the last look found
+    /// more than 64 protected objects, whoever holds them, it serves again for 150 ns for each, and for eight times as long until all that
+    /// is held has been compared with it.
     ///
     /// It may also look at up to `limit` objects, 64 at most, of one thread or table that has stopped writing. The result does not count
     /// these.

@@ -489,7 +489,8 @@ impl RetireList {
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
         let is_timed = self.open > 0 || self.line.looks.are_put_off();
         let now = if is_timed { self.core.protocol.age() } else { Duration::ZERO };
-        self.poll_at(limit, now, true)
+        // Without a limit, it finds all that is free now.
+        self.poll_with(limit, now, true, limit < usize::MAX)
     }
 
     /// As [`poll_own`](RetireList::poll_own), for each write of a thread, which knows the age of the domain: a token needs a full batch, or
@@ -504,6 +505,10 @@ impl RetireList {
     /// # Panics
     /// As [`poll_own`](RetireList::poll_own).
     pub(crate) fn poll_at(&mut self, limit: usize, now: Duration, has_enough: bool) -> usize {
+        self.poll_with(limit, now, has_enough, true)
+    }
+
+    fn poll_with(&mut self, limit: usize, now: Duration, has_enough: bool, may_reuse: bool) -> usize {
         if self.open > 0 {
             self.opened.get_or_insert(now);
             if self.is_time(now, has_enough) {
@@ -511,7 +516,7 @@ impl RetireList {
             }
         }
         let is_early = self.look_later(now).is_some();
-        self.go_on(limit, usize::MAX, is_early)
+        self.go_on(limit, usize::MAX, is_early, may_reuse)
     }
 
     /// As [`advance`](RetireList::advance), but looks at all objects, and runs at most `limit` destructors.
@@ -520,7 +525,7 @@ impl RetireList {
     /// As [`advance`](RetireList::advance).
     pub(crate) fn free_some(&mut self, limit: usize) -> usize {
         self.hurries = true;
-        self.go_on(usize::MAX, limit, false)
+        self.go_on(usize::MAX, limit, false, false)
     }
 
     /// As [`poll_own`](RetireList::poll_own), but starts nothing, and ignores the pace.
@@ -529,13 +534,14 @@ impl RetireList {
     /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
         self.hurries = true;
-        self.go_on(limit, usize::MAX, false)
+        self.go_on(limit, usize::MAX, false, false)
     }
 
-    /// Looks at `limit` objects at most, and frees at most `most` of them. A scan that was costly
-    /// [serves again](super::line::Line::serves_again), unless the caller hurries.
-    fn go_on(&mut self, limit: usize, most: usize, is_early: bool) -> usize {
-        let may_reuse = !self.hurries && (cfg!(stillpoint_loom) || !self.pace.interval.is_zero());
+    /// Looks at `limit` objects at most, and frees at most `most` of them. With `may_reuse`, a scan that was costly
+    /// [serves again](super::line::Line::serves_again), unless the reclaimer waits for nothing.
+    fn go_on(&mut self, limit: usize, most: usize, is_early: bool, may_reuse: bool) -> usize {
+        let is_patient = !self.hurries && (cfg!(stillpoint_loom) || !self.pace.interval.is_zero());
+        let may_reuse = may_reuse && is_patient;
         if busted::is(Variant::HazardsFirst) {
             self.line.gather(&self.core, 0);
         }
