@@ -268,14 +268,14 @@ impl Watched {
             self.polled.store(now & !BUSY | u64::from(is_busy), Ordering::Relaxed);
             return true;
         }
-        let is_late = match polled & BUSY {
-            0 => ticks().wrapping_sub(polled) >= INTERVAL,
-            _ => turn % TIMED_TOGETHER == 0 && coarse() != self.coarse.load(Ordering::Relaxed),
+        let late = match polled & BUSY {
+            0 => Some(ticks()).filter(|now| now.wrapping_sub(polled) >= INTERVAL),
+            _ => (turn % TIMED_TOGETHER == 0 && coarse() != self.coarse.load(Ordering::Relaxed)).then(ticks),
         };
-        if is_late {
-            self.polled.store(ticks() & !BUSY, Ordering::Relaxed);
+        if let Some(now) = late {
+            self.polled.store(now & !BUSY, Ordering::Relaxed);
         }
-        is_late || waiting() >= BACKLOG
+        late.is_some() || waiting() >= BACKLOG
     }
 }
 
