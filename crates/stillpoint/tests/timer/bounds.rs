@@ -275,6 +275,19 @@ fn a_pop_that_has_not_seen_everything_says_so() {
     assert_eq!(std::iter::from_fn(|| wheel.pop()).count(), 300);
 }
 
+/// What was due when it was added is found by another advance, even to the same time, and by no number of pops.
+#[test]
+fn an_advance_to_the_same_time_finds_what_pops_do_not() {
+    let mut wheel = Wheel::new(0);
+    wheel.advance(10);
+    wheel.add(7, 1).unwrap();
+    for _ in 0..3 {
+        assert_eq!((wheel.pop(), wheel.next_deadline()), (None, Some(10)));
+    }
+    wheel.advance(10);
+    assert!(wheel.pop().is_some() && wheel.is_empty());
+}
+
 /// A timer is moved at most once for each level, and not after its cancellation.
 #[test]
 fn a_timer_is_moved_once_a_level() {

@@ -513,3 +513,17 @@ fn an_hour_s_jump_is_made_up_for_in_polls_as_short_as_their_limit() {
     let left: Vec<u64> = wheel.drain().collect();
     assert!(left.iter().all(|deadline| *deadline > now), "the timers left are not due");
 }
+
+/// A wheel knows only the time of its last poll or advance.
+#[test]
+fn a_coarse_timer_counts_its_delay_from_the_last_poll() {
+    for (is_polled, due) in [(false, 1_015_808), (true, 1_000_104)] {
+        let mut wheel = Wheel::new(0);
+        if is_polled {
+            assert!(fired(&mut wheel, 1_000_000).is_empty());
+        }
+        wheel.add(Schedule::at(1_000_100).coarse(), 7).unwrap();
+        assert_eq!(wheel.next_deadline(), Some(due));
+        assert_eq!(fired(&mut wheel, due), [7]);
+    }
+}

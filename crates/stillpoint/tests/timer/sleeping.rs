@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint::timer::shared::{Alarm, ArmError, Outcome, SharedTimer, Sleep, TimerService};
-use stillpoint::timer::{Key, Limit, Schedule};
+use stillpoint::timer::{Key, Limit, Progress, Schedule};
 
 use crate::{with_mailbox, with_timer};
 
@@ -279,6 +279,23 @@ fn a_delay_counts_from_the_first_time_after_the_message() {
     // This timer fires at `u64::MAX`.
     mailbox.add(&timer, Schedule::after(u64::MAX), 9).unwrap();
     assert_eq!((fired(&mut service, 3_000), fired(&mut service, u64::MAX)), (vec![], vec![(u64::MAX, 9)]));
+}
+
+/// To begin a delay counts towards the limit.
+#[test]
+fn a_delay_beyond_the_limit_begins_later() {
+    let mut service = TimerService::new(0);
+    let timers = [(); 2].map(|()| service.remote().timer());
+    let mut mailbox = service.remote().mailbox(8);
+    for (timer, value) in timers.iter().zip(7..) {
+        mailbox.add(timer, Schedule::after(50), value).unwrap();
+    }
+    assert!(service.process(usize::MAX, |_, _| {}).is_done());
+    for now in [100, 200] {
+        assert_eq!(service.manage(now, Limit::expiries(1), |_, _| {}), Progress::More(0));
+    }
+    assert_eq!(fired(&mut service, 200), [(150, 7)]);
+    assert_eq!((fired(&mut service, 249), fired(&mut service, 250)), (vec![], vec![(250, 8)]));
 }
 
 #[test]

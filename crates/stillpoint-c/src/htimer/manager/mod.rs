@@ -257,8 +257,10 @@ impl Manager {
     /// As for `cancel`; the timer has been taken out of the wheel.
     #[inline]
     unsafe fn has_cancelled(&self, timer: &Timer) {
+        // The flags first: once it has ended, another thread may add the timer.
+        let flags = timer.flags();
         timer.enter(CANCELLED);
-        if timer.flags() & TELL_CANCEL != 0 {
+        if flags & TELL_CANCEL != 0 {
             let _whole = Uncancelled::new();
             // SAFETY: by the caller's promise.
             let before = std::mem::replace(&mut unsafe { self.own() }.is_calling, true);

@@ -14,7 +14,7 @@ pub(super) enum Entry<T> {
     Shared(SharedTimer<T>, u64),
 }
 
-/// A bit beside a generation: the timer's delay begins at the wheel's next time.
+/// A bit beside a generation: the timer's delay begins when a poll comes to it.
 pub(super) const DELAYED: u64 = 1 << 63;
 
 pub(super) fn local<T>(full: Full<Entry<T>>) -> Full<T> {
@@ -46,7 +46,7 @@ pub(super) fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
         wheel.cancel(key);
     }
     if schedule.flags & RELATIVE != 0 {
-        // The delay begins at the wheel's next time, whatever that is. Until then, the timer waits among those that are due.
+        // The delay begins when a poll comes to the timer, whatever the time is then. Until then, the timer waits among those that are due.
         return file_apart(wheel, Schedule::at(0), timer, generation | DELAYED);
     }
     file(wheel, schedule, timer, generation);

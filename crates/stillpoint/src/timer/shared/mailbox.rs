@@ -125,7 +125,7 @@ impl<T> Mailbox<T> {
     /// its next [`process`](super::TimerService::process).
     ///
     /// A [delay](Schedule::after) begins at the time of the first [`manage`](super::TimerService::manage) that the owner calls after
-    /// it has taken the message, so this thread needs no clock.
+    /// it has taken the message, and that comes to it within its [limit](crate::timer::Limit::expiries), so this thread needs no clock.
     ///
     /// # Errors
     /// [`ArmError`], with the value, when the timer is not armed.

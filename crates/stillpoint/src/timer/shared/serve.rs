@@ -21,7 +21,7 @@ const AHEAD: usize = 8;
 
 impl<T> TimerService<T> {
     /// Calls [`process`](Self::process) without a limit, and then [`manage`](Self::manage). Returns the number of
-    /// timers that have fired.
+    /// timers that have fired. Messages are taken at the time of the last call: see [`Schedule::coarse`].
     pub fn run<F>(&mut self, now: u64, limit: Limit, mut callback: F) -> Progress
     where
         F: FnMut(&mut Self, Event<'_, T>),
@@ -318,7 +318,7 @@ impl<T> TimerService<T> {
 
     /// Fires the timers that are due at `now`, as [`Wheel::poll`](crate::timer::Wheel::poll) does for a wheel. Takes
     /// nothing from the mailboxes. A cancelled timer that has not been processed does not count as fired, but counts
-    /// towards the limit.
+    /// towards the limit; so does a delay that begins.
     ///
     /// # Panics
     /// With the panic of the callback. Timers that have not fired fire in the next call.

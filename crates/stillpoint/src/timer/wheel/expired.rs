@@ -98,8 +98,8 @@ pub struct Popped<T> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// The number of timers that may fire. Cancelled timers that are still in the wheel of a service count, too. A periodic timer counts
-    /// once, however many beats it has missed.
+    /// The number of timers that may fire. In a service, cancelled timers that are still in the wheel count, too, and delays that begin. A
+    /// periodic timer counts once, however many beats it has missed.
     pub expiries: usize,
     /// The number of timers that may be moved to a lower level, for each [level in use](super::WheelStats::levels).
     pub moves: usize,

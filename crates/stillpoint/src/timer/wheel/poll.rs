@@ -112,9 +112,9 @@ impl<T> Wheel<T> {
     /// Takes a timer that is due at the time of the last [`advance`](Self::advance), in the order of
     /// [`poll`](Self::poll).
     ///
-    /// `None` means that no timer is known to be due. If there are more timers to move than one call moves, some may
-    /// still be due: [`next_deadline`](Self::next_deadline) is then the present time, and the next call moves more of
-    /// them.
+    /// `None` means that no timer is known to be due. [`next_deadline`](Self::next_deadline) is the present time all the same if there are more
+    /// timers to move than one call moves, or if one was due already when it was added. Another `pop` serves only the first kind, an
+    /// [`advance`](Self::advance) to the same time serves both: a loop that pops until `next_deadline` changes, and does not advance, may not end.
     ///
     /// Complexity: constant when a timer is ready; otherwise moves at most 64 timers for each [level in
     /// use](super::WheelStats::levels).

@@ -172,12 +172,9 @@ impl Line {
     /// what was released since.
     pub(crate) fn serves_again(&self, core: &Core, token: u64, held: usize) -> bool {
         let Some(scanned) = self.costly.filter(|_| token <= self.gathered) else { return false };
-        let is_within = |pauses| core.protocol.age() < scanned + pauses * self.pause();
-        match self.compared < held {
-            _ if held == 0 => true,
-            true => cfg!(stillpoint_loom) || is_within(8),
-            false => is_within(1),
-        }
+        let (is_searched, is_within) =
+            (self.compared >= held, |pauses| core.protocol.age() < scanned + pauses * self.pause());
+        held == 0 || if is_searched { is_within(1) } else { cfg!(stillpoint_loom) || is_within(8) }
     }
 
     /// How many of the `held` objects were not compared with the last scan.
