@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -20,7 +21,7 @@ static void *initiator(void *argument)
 
 	if (cpu >= 0)
 		pin(cpu);
-	while (!atomic_load(&stop)) {
+	do {
 		struct still_mb_request request;
 		__u32 all = disturb && i % 2 ? STILL_MB_ALL : 0;
 		int error = barrier(&ways[(unsigned int)i % (unsigned int)way_count], STILL_MB_COUNT | all, &request);
@@ -29,8 +30,19 @@ static void *initiator(void *argument)
 			atomic_fetch_add(&wrong, 1);
 		atomic_fetch_add(&operations, 1);
 		i++;
-	}
+	} while (!atomic_load(&stop));
 	return NULL;
+}
+
+/* An initiator: it does one operation at least. */
+static void start(pthread_t *thread, int cpu)
+{
+	int error = pthread_create(thread, NULL, initiator, (void *)(intptr_t)cpu);
+
+	if (error) {
+		failed("an initiator", "no thread: %s", strerror(error));
+		exit(1);
+	}
 }
 
 static void sleep_for(double seconds)
@@ -53,7 +65,7 @@ void check_concurrency(double seconds)
 	atomic_store(&stop, false);
 	atomic_store(&operations, 0);
 	for (i = 0; i < cpus; i++)
-		pthread_create(&threads[i], NULL, initiator, (void *)(intptr_t)i);
+		start(&threads[i], i);
 	sleep_for(2 * seconds);
 	atomic_store(&stop, true);
 	for (i = 0; i < cpus; i++)
@@ -80,9 +92,9 @@ void check_hotplug(double seconds)
 	atomic_store(&stop, false);
 	atomic_store(&operations, 0);
 	/* One initiator is pinned to a CPU that stays online; the other may run on any CPU. */
-	pthread_create(&threads[0], NULL, initiator, (void *)(intptr_t)1);
-	pthread_create(&threads[1], NULL, initiator, (void *)(intptr_t)-1);
-	while (!error && (now_ns() < end || toggles < 4)) {
+	start(&threads[0], 1);
+	start(&threads[1], -1);
+	while (!error && (now_ns() < end || toggles < 4 || atomic_load(&operations) == 0)) {
 		cpu = toggles / 2 % 2 ? last - 1 : last;
 		if (cpu < 2)
 			cpu = last;

@@ -73,7 +73,7 @@ static int with_receivers(__u32 receivers, __u64 *interrupts, __u64 *depths)
 
 void check_counters(bool hotplug)
 {
-	int cpus = online_cpus(), here = -1, off, operations = 0, checked = 0;
+	int cpus = online_cpus(), here = -1, off, operations = 0, checked = 0, error = 0;
 	struct still_mb_info before, after;
 	__u64 interrupts = 0, depths = 0;
 	bool down = false;
@@ -86,7 +86,10 @@ void check_counters(bool hotplug)
 			break;
 		operations += here;
 		checked++;
-		if (off == 0 || !hotplug || set_online(off, false) != 0)
+		if (off == 0 || !hotplug)
+			break;
+		error = set_online(off, false);
+		if (error)
 			break;
 		down = true;
 	}
@@ -94,8 +97,8 @@ void check_counters(bool hotplug)
 		if (off > 0)
 			set_online(off, true);
 	ioctl(device, STILL_MB_IOC_INFO, &after);
-	if (online_cpus() != cpus)
-		failed("counters", "%d of %d CPUs came back", online_cpus(), cpus);
+	if (error || online_cpus() != cpus)
+		failed("counters", "%s; %d of %d CPUs are online", strerror(error), online_cpus(), cpus);
 	else if (here >= 0 && (miscounted(after.operations - before.operations, (__u64)operations) ||
 			       miscounted(after.interrupts - before.interrupts, interrupts) ||
 			       miscounted(after.counted - before.counted, (__u64)operations) ||

@@ -48,9 +48,14 @@ pub(super) fn has_begun(console: &[u8]) -> bool {
     has_said(console, BEGINS)
 }
 
-/// Whether the kernel has panicked.
-pub(super) fn has_panicked(console: &[u8]) -> bool {
-    has_said(console, PANIC)
+/// How the reason of a kernel's panic begins if memory has run out.
+const OUT_OF_MEMORY: [&str; 2] = ["System is deadlocked on memory", "Out of memory"];
+
+/// Whether the kernel has panicked because memory ran out.
+pub(super) fn has_run_out_of_memory(console: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(console);
+    let why = panic(&text.lines().collect::<Vec<_>>());
+    why.is_some_and(|why| OUT_OF_MEMORY.iter().any(|begin| why.starts_with(begin)))
 }
 
 /// The result that a guest wrote on its console.

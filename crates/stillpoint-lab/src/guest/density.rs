@@ -23,8 +23,8 @@ const MOST_GUESTS: usize = 4;
 const CONTENDERS: [&str; 4] = ["stillpoint/protected", "stillpoint/guard", "liburcu/memb", "liburcu/qsbr"];
 /// Why the row of a guest that ran out of memory does not count.
 const OUT_OF_MEMORY: &str = "out of memory";
-/// How the error ends if the guest's kernel has killed the process of a round.
-const KILLED: &str = "if memory runs out; ask for less";
+/// How the error of a round ends if the guest's kernel has killed a process for want of memory meanwhile.
+pub(super) const KILLED: &str = "memory of the guest ran out";
 /// The only figure of a row of which less is worse.
 const CHANGES: &str = "changes_per_s";
 /// The figures of a row.
@@ -129,6 +129,18 @@ pub(super) fn notes(rows: &[Row]) -> Vec<String> {
 mod tests {
     use super::super::settings::BASELINE;
     use super::*;
+
+    #[test]
+    fn a_process_killed_for_another_reason_is_a_failure() {
+        let void = |why: &str| {
+            let row = Row { void: Some(why.to_owned()), ..Row::new("guest", "", "stillpoint/guard") };
+            let report = Report { about: About::default(), rows: vec![Measured::of(row)], seconds: 0.0 };
+            worst(vec![(report, Ran::default())]).unwrap().0.rows.remove(0).row.void.unwrap()
+        };
+        let killed = "SIGKILL: the kernel does this if memory runs out; ask for less";
+        assert_eq!(void(killed), killed);
+        assert_eq!(void(&format!("{killed}; {KILLED}")), OUT_OF_MEMORY);
+    }
 
     #[test]
     fn each_contender_has_one_to_four_guests_that_share_the_memory() {

@@ -15,9 +15,10 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::{cpus, proc};
 
 use super::evaluate::{self, Means};
-use super::hog;
 use super::wire::{About, BEGIN, Bursts, Closing, END, ERROR, Measured, ORDER, Order, ROW, line};
+use super::{density, hog, pressure};
 use crate::preempt;
+use crate::preempt::round::Outcome;
 
 /// Where the kernel shows what it traces, if it has tracefs.
 const TRACING: &str = "/sys/kernel/tracing";
@@ -68,11 +69,21 @@ fn work(order: &Path) -> Result<Closing, String> {
     // Without it, grace periods of the kernel's own RCU cannot be distinguished from calls.
     let traces = mount("tracefs", TRACING, "tracefs", MountFlags::empty(), None).is_ok();
     let tracing = traces.then_some(Path::new(TRACING));
-    let rows: Vec<Measured> = evaluate::run(&order, Means { round: preempt::child::run, tracing })?;
+    let rows: Vec<Measured> = evaluate::run(&order, Means { round, tracing })?;
     for row in &rows {
         say(&line(ROW, row));
     }
     Ok(Closing { rows: rows.len(), seconds: begin.elapsed().as_secs_f64() })
+}
+
+/// A round. Its error says whether the kernel has killed for want of memory meanwhile, by its own count: SIGKILL may have other reasons.
+fn round(round: &preempt::Round) -> Result<Outcome, String> {
+    let killed = || pressure::counted("oom_kill");
+    let before = killed();
+    preempt::child::run(round).map_err(|why| match (before, killed()) {
+        (Ok(before), Ok(after)) if after > before => format!("{why}; {}", density::KILLED),
+        _ => why,
+    })
 }
 
 /// Computes on all virtual CPUs at the same time, and rests, until the machine is ended.

@@ -232,9 +232,9 @@ fn first_files(order: &Order, program: &[u8], kernel: &Path) -> Result<tempfile:
 /// The result of the guests of a setting.
 fn judge_all(sessions: Vec<Session>, setting: &Setting, accel: Accel) -> Result<(Report, Ran), String> {
     let judged = sessions.into_iter().map(|session| {
-        let panicked = console::has_panicked(&session.console);
+        let is_out_of_memory = console::has_run_out_of_memory(&session.console);
         judge(session, setting, accel).or_else(|reason| match setting.density {
-            Some(density) if panicked => {
+            Some(density) if is_out_of_memory => {
                 let (title, accel, clock) = (setting.title(), accel.name(), "unknown".to_owned());
                 Ok((density.out_of_memory(), Ran { title, accel, clock, ..Ran::default() }))
             }
@@ -333,6 +333,19 @@ mod tests {
         let panic = "Kernel panic - not syncing: No working init found.\n".to_owned();
         let panic = reason(session(ended(0), panic, ""));
         assert_eq!(panic, "the guest's kernel panicked: No working init found.");
+    }
+
+    #[test]
+    fn only_a_panic_for_want_of_memory_is_a_result() {
+        let density = Some(density::Density { guests: 1, contender: "stillpoint/guard" });
+        let judged = |why: &str| {
+            let console = format!("Kernel panic - not syncing: {why}\n");
+            judge_all(vec![session(ended(0), console, "")], &Setting { density, ..SETTING }, Accel::Tcg)
+        };
+        let rows = judged("System is deadlocked on memory").unwrap().0.rows;
+        assert!(!rows.is_empty() && rows.iter().all(|row| density::is_out_of_memory(&row.row)));
+        let other = judged("VFS: Unable to mount root fs").unwrap_err();
+        assert!(other.contains("VFS"), "{other}");
     }
 
     #[test]

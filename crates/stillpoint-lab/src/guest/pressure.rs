@@ -179,7 +179,7 @@ impl Drop for Group {
 }
 
 /// A counter of the kernel's memory management.
-fn counted(name: &str) -> Result<usize, String> {
+pub(super) fn counted(name: &str) -> Result<usize, String> {
     let text =
         fs::read_to_string("/proc/vmstat").map_err(|error| format!("cannot read /proc/vmstat: {error}"))?;
     count(&text, name).ok_or_else(|| format!("/proc/vmstat does not count {name}"))

@@ -67,7 +67,7 @@ case $FAKE in
         while ! mkdir "$folder/${initrd##*/}.$number" 2>/dev/null; do number=$((number + 1)); done
         until [ -d "$folder/${initrd##*/}.$guests" ]; do sleep 0.02; done
         case $contender-$guests-$number in
-            stillpoint/guard-3-1) killed=',"void":"the kernel does this if memory runs out; ask for less"' ;;
+            stillpoint/guard-3-1) killed=',"void":"the kernel does this if memory runs out; ask for less; memory of the guest ran out"' ;;
             stillpoint/guard-4-4)
                 echo '[    1.5] Kernel panic - not syncing: System is deadlocked on memory'
                 exit 0

@@ -271,9 +271,12 @@ impl Chunk {
     /// The places in which a thread with this id may be.
     fn near(&self, tid: u32) -> impl Iterator<Item = usize> {
         // In a model, thread ids differ between runs, which must do the same.
-        let first = if cfg!(stillpoint_loom) { 0 } else { (tid.wrapping_mul(0x9e37_79b9) >> 16) as usize };
+        // The upper bits of the product, as many as the number of a place has.
+        let bits = self.slots.len().ilog2();
+        let first =
+            if cfg!(stillpoint_loom) { 0 } else { tid.wrapping_mul(0x9e37_79b9) >> (u32::BITS - bits) };
         let mask = self.slots.len() - 1;
-        (0..PROBES.min(self.slots.len())).map(move |probe| (first + probe) & mask)
+        (0..PROBES.min(self.slots.len())).map(move |probe| (first as usize + probe) & mask)
     }
 
     /// Takes a place in the oldest of these chunks that has a free one near. So the threads of a group that was large
@@ -376,6 +379,15 @@ mod tests {
             let slots = Slots::new();
             claim(&slots, (1..=1000u32).map(|number| number.wrapping_mul(spread)));
             assert!(slots.view().len() <= 3 * 1024, "{} places, {spread:x} apart", slots.view().len());
+        }
+    }
+
+    #[cfg_attr(miri, ignore = "slow")]
+    #[test]
+    fn ids_lead_to_all_parts_of_a_large_chunk() {
+        let chunk = Chunk::new(1 << 17, ptr::null_mut());
+        for part in 0..4 {
+            assert!((1..=100).flat_map(|tid| chunk.near(tid)).any(|place| place >> 15 == part), "{part}");
         }
     }
 
