@@ -27,7 +27,7 @@ Bold ratios are losses, mostly for one of these reasons:
 - **The list that is walked by protected loads** takes a slot at each node. With guards, writers protect nodes one by one.
 - **Calls from C** check their handle and catch panics: that is some nanoseconds for each.
 - **Pools without caches**, in bulks: DPDK's stack and ring copy addresses, while ours looks each bucket up.
-- **The longest poll** of skewed connections takes up to four times `rte_timer`'s.
+- **The longest poll** of many connections takes up to twice `rte_timer`'s.
 - **Fences by signals** wait for each thread that computes. They are for systems without `membarrier`.
 - **`check`** of a token compares the domain as well.
 ";
