@@ -1164,7 +1164,7 @@ int still_wheel_advance(struct still_wheel *wheel, uint64_t now) STILL_NOEXCEPT;
 /* Removes and returns a timer that was due at the last still_wheel_advance. A timer that was added since then, with a deadline in the
  * past, is due at the next still_wheel_advance. Afterwards the timer's memory is the program's. NULL: no timer is known to be due, and
  * errno is unchanged. One call moves at most 64 timers of each level within the wheel. If there are more, or a timer was due when it was
- * added, still_wheel_next_deadline says the present time: advance to that time once more, and pop on. A pop alone only moves. */
+ * added, still_wheel_next_deadline says the present time: advance to that time once more, and pop on. Without it, a pop only moves. */
 STILL_NODISCARD struct still_timer *still_wheel_pop(struct still_wheel *wheel) STILL_NOEXCEPT;
 
 /* Removes and returns any timer, due or not. NULL: the wheel is empty. */

@@ -181,8 +181,8 @@ enum still_htimer_result {
  * STILL_HTIMER_ALREADY_CANCELLED. -EBUSY: it is another thread's. */
 int still_htimer_cancel(struct still_htimer *timer) STILL_NOEXCEPT;
 
-/* What a timer is. For its own thread; another one gets an answer that may be out of date: it is the results of calls that say that a
- * timer has ended, and may be added or freed. */
+/* What a timer is. For its own thread; another one gets an answer that may be out of date: only a result, or the timer's function, says
+ * that it has ended, and may be added or freed. */
 int still_htimer_state(const struct still_htimer *timer) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------

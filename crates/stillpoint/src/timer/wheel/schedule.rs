@@ -38,9 +38,9 @@ impl Schedule {
 
     /// Fires once, `delay` ticks after the time of the wheel, at `u64::MAX` at the latest. For a timer that is sent
     /// through a [`Mailbox`](crate::timer::shared::Mailbox), the delay begins at the first
-    /// [`manage`](crate::timer::shared::TimerService::manage) after the owner has taken the message that comes to it within its [limit](super::Limit::expiries), at the time that is passed there. So the
-    /// timer is not early, even if the owner sleeps; it is late by the time that the message took. But
-    /// [`run`](crate::timer::shared::TimerService::run) is given its time before it takes messages: the timer may be early by what has passed
+    /// [`manage`](crate::timer::shared::TimerService::manage) that comes to it within its [limit](super::Limit::expiries) after the owner has taken
+    /// the message, at the time that is passed there. So the timer is not early, even if the owner sleeps; it is late by the time that
+    /// the message took. But [`run`](crate::timer::shared::TimerService::run) is given its time before it takes messages: the timer may be early by what has passed
     /// since its caller read the clock. Where that matters, call `process`, read the clock, and call `manage`.
     ///
     /// ```
@@ -74,10 +74,12 @@ impl Schedule {
 
     /// Makes the timer coarse: it may fire late, by up to 8/63 of its delay (about an eighth), and is never moved
     /// between addition and expiry. For timeouts that are nearly always cancelled. A coarse timer is never early. With
-    /// a delay below 63 ticks, it is exact. The delay counts from the wheel's time, that of its last poll or advance: after a sleep, call
-    /// [`advance`](super::Wheel::advance) before you add, or part of the sleep counts as delay. A service takes messages at the time of its last
-    /// [`manage`](crate::timer::shared::TimerService::manage): after a sleep, call that before `run` or `process`. If it is so near to `u64::MAX` that there is no later slot, it is an exact
+    /// a delay below 63 ticks, it is exact. If it is so near to `u64::MAX` that there is no later slot, it is an exact
     /// timer, which may be moved.
+    ///
+    /// The delay counts from the wheel's time, that of its last poll or advance: after a sleep, call [`advance`](super::Wheel::advance) before you
+    /// add, or part of the sleep counts as delay. A service takes messages at the time of its last
+    /// [`manage`](crate::timer::shared::TimerService::manage): after a sleep, call that before `run` or `process`.
     #[inline]
     pub fn coarse(self) -> Self {
         Self { flags: self.flags | COARSE, ..self }

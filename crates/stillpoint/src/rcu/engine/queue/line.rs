@@ -172,9 +172,8 @@ impl Line {
     /// what was released since.
     pub(crate) fn serves_again(&self, core: &Core, token: u64, held: usize) -> bool {
         let Some(scanned) = self.costly.filter(|_| token <= self.gathered) else { return false };
-        let (is_searched, is_within) =
-            (self.compared >= held, |pauses| core.protocol.age() < scanned + pauses * self.pause());
-        held == 0 || if is_searched { is_within(1) } else { cfg!(stillpoint_loom) || is_within(8) }
+        let is_within = |pauses| core.protocol.age() < scanned + pauses * self.pause();
+        held == 0 || if self.compared < held { cfg!(stillpoint_loom) || is_within(8) } else { is_within(1) }
     }
 
     /// How many of the `held` objects were not compared with the last scan.
