@@ -43,8 +43,10 @@ int main(void)
     }
     for (uint64_t now = 1000; now < 110000; now += 13) {
         CHECK(still_wheel_advance(wheel, now) == 0);
+        int rounds = 0;
         do {
             struct still_timer *timer;
+            CHECK(++rounds < 1000); /* a round that pops nothing moves timers */
             while ((timer = still_wheel_pop(wheel)) != NULL) {
                 struct connection *connection = (struct connection *)(void *)timer;
                 CHECK(connection->deadline <= now && connection->deadline + 13 > now && !connection->fired);
