@@ -365,6 +365,54 @@ fn what_many_protections_held_is_soon_found_free_by_small_polls() {
     }
 }
 
+/// A scan that was made when nothing was held does not hold for ever what was protected then.
+#[test]
+fn a_poll_with_a_limit_finds_what_was_released_long_after_the_scan() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let cells: Vec<_> = (0..200_u64).map(|value| domain.cell(value)).collect();
+    let protections: Vec<_> = cells[100..].iter().map(|cell| cell.protect(&reader)).collect();
+    let mut own = domain.reclaimer();
+    for cell in &cells {
+        own.retire(cell.take().expect("it is not empty")).expect("there is room");
+    }
+    while own.pending() > 100 {
+        own.poll_at_most(100);
+    }
+    drop(protections);
+    std::thread::sleep(Duration::from_millis(1));
+    own.poll_at_most(100);
+    assert_eq!((own.held(), own.pending()), (0, 0));
+}
+
+/// Batches whose grace periods were over before a scan do not need one each.
+#[test]
+fn batches_that_become_ready_together_share_a_scan() {
+    const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
+    const BATCHES: usize = 50;
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let cells: Vec<_> = (0..HELD as u64).map(|value| domain.cell(value)).collect();
+    let protections: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
+    let core = domain.core();
+    let mut list = RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
+    let other = domain.reader();
+    let guard = other.pin();
+    for _ in 0..BATCHES {
+        list.push(old(&domain).into_parts().into_garbage());
+        list.close();
+    }
+    drop(guard);
+    let (mut polls, mut costly) = (0, 0);
+    while list.len() > 0 {
+        polls += 1;
+        costly += usize::from(steps_of(|| list.poll_at(1, core.protocol.age(), true)).0 >= HELD);
+    }
+    // A scan serves for 300 µs, so a poll that a busy machine delays may need another one.
+    assert!(polls >= BATCHES && costly < BATCHES / 2, "{costly} of {polls} polls have read {HELD} slots");
+    drop(protections);
+}
+
 /// Polls without a limit report the longest-held object exactly. Polls with a limit do not lose it.
 #[test]
 fn the_oldest_object_that_is_held_is_known() {

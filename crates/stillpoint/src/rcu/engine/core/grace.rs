@@ -240,11 +240,17 @@ impl Protocol {
     /// Whether the token is known to be over.
     #[inline]
     fn is_over(&self, token: u64) -> bool {
-        let is_over = self.progress.completed.load(orders::completed()) >= token;
+        let is_over = self.newest_over() >= token;
         if is_over {
             tsan::acquire(&self.progress.completed);
         }
         is_over
+    }
+
+    /// The newest token that is known to be over.
+    #[inline]
+    pub(crate) fn newest_over(&self) -> u64 {
+        self.progress.completed.load(orders::completed())
     }
 
     /// Looks at every reader, first at the one that was in the way of the last check. `put_off` returns until when a heavy fence is put

@@ -72,12 +72,14 @@ pub(crate) struct Line {
     booster: Booster,
     /// The addresses in hazard slots at the last scan.
     hazards: Vec<usize>,
-    /// The newest token that was over at the last scan.
+    /// The newest token that was known to be over when the last scan began.
     gathered: u64,
     /// How many of the held objects were compared with the last scan.
     compared: usize,
     /// Age of the domain at the end of that scan, if it was costly.
     costly: Option<Duration>,
+    /// The same of the last scan for what a token had made ready.
+    for_new: Option<Duration>,
 }
 
 impl Line {
@@ -158,12 +160,15 @@ impl Line {
         (of_held, ready.min(limit - of_held))
     }
 
-    /// Reads all hazard slots. Comes after a look that has found this token over, for what waited for it, or for an older one.
+    /// Reads all hazard slots, for what waited for this token, which is over, and for what is held; with 0, only for what is held.
     pub(crate) fn gather(&mut self, core: &Core, token: u64) {
+        self.gathered = core.protocol.newest_over();
         core.protocol.gather_hazards(&mut self.hazards);
-        self.gathered = self.gathered.max(token);
         self.compared = 0;
         self.costly = (self.scanned() > FEW_SLOTS).then(|| core.protocol.age());
+        if token > 0 {
+            self.for_new = self.costly;
+        }
     }
 
     /// Whether the last scan serves again: it found so many slots in use that a scan for each sweep would cost more than all else. What waited
@@ -172,8 +177,9 @@ impl Line {
     /// what was released since.
     pub(crate) fn serves_again(&self, core: &Core, token: u64, held: usize) -> bool {
         let Some(scanned) = self.costly.filter(|_| token <= self.gathered) else { return false };
-        let is_within = |pauses| core.protocol.age() < scanned + pauses * self.pause();
-        held == 0 || if self.compared < held { cfg!(stillpoint_loom) || is_within(8) } else { is_within(1) }
+        let pauses = if self.compared < held { 8 } else { 1 };
+        let is_compared = held > 0 && self.compared >= held;
+        (cfg!(stillpoint_loom) && !is_compared) || core.protocol.age() < scanned + pauses * self.pause()
     }
 
     /// How many of the `held` objects were not compared with the last scan.
@@ -186,11 +192,12 @@ impl Line {
         self.compared = self.compared + objects + after - before;
     }
 
-    /// The age of the domain before which no token is started for a number of open objects this small, since the scan after it would cost too much for each:
-    /// less than [`ENOUGH_PER_SLOT`] for each slot that the last one found in use.
+    /// The age of the domain before which no token is started for a number of open objects this small, since the scan after it would cost
+    /// too much for each: less than [`ENOUGH_PER_SLOT`] for each slot that the last one found in use. Scans for what is held, which polls
+    /// may do all the time, do not put it off.
     pub(crate) fn gathers_until(&self, open: usize) -> Option<Duration> {
-        let scanned = self.costly.filter(|_| open < ENOUGH_PER_SLOT * self.scanned());
-        scanned.map(|scanned| self.started.map_or(scanned, |last| last.max(scanned)) + self.pause())
+        let is_costly = self.costly.is_some() && open < ENOUGH_PER_SLOT * self.scanned();
+        self.started.max(self.for_new).filter(|_| is_costly).map(|last| last + self.pause())
     }
 
     /// Time between two costly scans.

@@ -154,6 +154,26 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     assert_eq!(list.poll(usize::MAX), lot, "the fence of another wait serves");
 }
 
+/// However often polls scan many slots for an object that is held, the next token is due when it was.
+#[test]
+fn scans_do_not_put_off_the_next_token() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let cells: Vec<_> = (0..100).map(|value| domain.cell(value)).collect();
+    let protections: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
+    let mut list = RetireList::new(Arc::clone(domain.core()), Pace::DEFAULT, Limits::NONE);
+    list.push(cells[0].take().expect("it is not empty").into_parts().into_garbage());
+    while list.held.is_empty() {
+        list.poll(usize::MAX);
+    }
+    let until = list.gathers_until().expect("it has started a token, and found many slots in use");
+    for _ in 0..3 {
+        list.poll(usize::MAX);
+        assert_eq!(list.gathers_until(), Some(until));
+    }
+    drop(protections);
+}
+
 /// The fence comes when the list is full. It must not leave objects behind that have come too soon after the last start.
 #[test]
 fn one_fence_serves_all_of_a_batch_of_which_a_part_has_a_token() {
