@@ -31,7 +31,8 @@ impl<T: Transport> Core<T> {
         self.forward(operation, order, root, (0, order.receivers))
     }
 
-    /// Sends to a range that belongs to the caller. Returns the number of messages.
+    /// Sends to a range that belongs to the caller, and to the ranges of receivers that have left. Returns the number of messages. A loop, not
+    /// recursive: of those who have left, each may have been about to forward to the next, and a signal handler has a small stack.
     ///
     /// The sender has not acknowledged, so the operation stays.
     fn forward(
@@ -39,14 +40,25 @@ impl<T: Transport> Core<T> {
         operation: &Operation,
         order: &Order,
         from: Sender<'_>,
-        (begin, mut end): (u32, u32),
+        (mut begin, mut end): (u32, u32),
     ) -> u32 {
         let mut sent = 0;
+        // Nodes of receivers that have left, linked by `next`: each keeps what was left to send when its range took precedence.
+        let mut left: *mut Node = ptr::null_mut();
         let pending = (order.acknowledgement == Acknowledgement::Combining).then(|| from.node.pending());
         // Relaxed for increments and decrements: the caller's own part keeps the count above 0, and the child's acknowledgement
         // comes after the message.
         let count = |change: u32| pending.map(|pending| pending.fetch_add(change, Ordering::Relaxed));
-        while let Some(cut) = order.strategy.cut(begin, end) {
+        loop {
+            let Some(cut) = order.strategy.cut(begin, end) else {
+                // SAFETY: the operation stays, and with it its nodes.
+                let Some(node) = (unsafe { left.as_ref() }) else { return sent };
+                // SAFETY: the range of a node that is linked here was claimed by this thread.
+                let rest = unsafe { node.message() };
+                (begin, end) = (rest.begin, rest.end);
+                left = node.next();
+                continue;
+            };
             end = cut.child;
             sent += 1;
             // SAFETY: the operation stays.
@@ -72,8 +84,11 @@ impl<T: Transport> Core<T> {
                 // The receiver has left. The caller forwards its range, unless a helper has claimed it.
                 operation.count_adopted();
                 if child.claim() && !busted::is(Variant::NotAdopted) {
-                    let from = Sender { path: message.path, ..from };
-                    sent += self.forward(operation, order, from, (message.begin, message.end));
+                    // SAFETY: claimed by this thread, and it is in no mailbox.
+                    unsafe { child.keep(Message { begin, end, ..message }) };
+                    child.set_next(left);
+                    left = ptr::from_ref(child).cast_mut();
+                    (begin, end) = (message.begin, message.end);
                 }
                 child.set_done();
                 match pending {
@@ -83,7 +98,6 @@ impl<T: Transport> Core<T> {
                 }
             }
         }
-        sent
     }
 
     /// Posts the message, and notifies the receiver if it is the first one. False if the receiver has left.

@@ -129,6 +129,15 @@ impl Node {
         self.range.store(if message.begin < message.end { OPEN } else { CLAIMED }, Ordering::Release);
     }
 
+    /// Keeps what the caller has left to send. Nobody else reads the message any more.
+    ///
+    /// # Safety
+    /// The caller has claimed the range, and the node is in no mailbox.
+    pub(super) unsafe fn keep(&self, rest: Message) {
+        // SAFETY: only who has claimed the range, or receives the message, reads it.
+        self.message.with_mut(|cell| unsafe { *cell = rest });
+    }
+
     /// Claims the range for the caller. False if it was claimed, is empty, or was not sent yet.
     pub(super) fn claim(&self) -> bool {
         // Relaxed: a hint.

@@ -133,6 +133,31 @@ fn those_who_leave_before_they_are_told_are_adopted() {
     }
 }
 
+/// A sender that adopts a long chain needs no deep stack: it may be a signal handler.
+#[test]
+fn a_chain_of_those_who_have_left_is_no_recursion() {
+    let strategy = Share::percent(99).map(Strategy::Split).expect("from 1 to 99");
+    let options =
+        Options { strategy, acknowledgement: Acknowledgement::Combining, helps: false, traces: false };
+    let adopts = move || {
+        let core = &*Core::new(Polled);
+        const MEMBERS: u32 = if cfg!(miri) { 100 } else { 4_000 };
+        let members = members(core, MEMBERS);
+        let (outcome, runs) = multicast(core, options, |_| {
+            members
+                .iter()
+                .filter(|member| member.mailbox.is_empty())
+                .for_each(|member| member.mailbox.close());
+            members.iter().for_each(|member| _ = serve(core, member));
+        });
+        let adopted = outcome.tally.adopted as usize;
+        assert!(adopted > 90 * MEMBERS as usize / 100, "{adopted} have left");
+        assert_eq!(adopted + runs, MEMBERS as usize);
+    };
+    let small = std::thread::Builder::new().stack_size(64 << 10);
+    small.spawn(adopts).expect("threads can be started").join().expect("it does not panic");
+}
+
 /// Adopted receivers get their messages after the one that was refused: the path is as long as if no member had left.
 #[test]
 fn a_path_goes_through_those_who_have_left() {
