@@ -168,20 +168,27 @@ fn coarse_timers_fire_by_granularity_and_then_by_slot() {
 /// The first timer is in a slot of 1,024 ticks, and the second one in a slot of 32.
 #[test]
 fn timers_of_one_deadline_fire_as_they_were_armed_whatever_their_levels() {
-    let two = |deadline| {
+    let in_each = |timers: u64, deadline| {
         let mut wheel = Wheel::new(0);
-        wheel.add(deadline, 1).unwrap();
+        (0..timers).for_each(|number| _ = wheel.add(deadline, number).unwrap());
         assert!(fired(&mut wheel, 100).is_empty());
-        wheel.add(deadline, 2).unwrap();
+        (timers..2 * timers).for_each(|number| _ = wheel.add(deadline, number).unwrap());
         wheel
     };
     // Both slots begin at the deadline, and are in the past.
-    assert_eq!(fired(&mut two(2_048), 3_100), [1, 2]);
-    // Both slots are the next ones of their levels, so one poll moves both timers to one slot.
-    let mut wheel = two(2_053);
+    assert_eq!(fired(&mut in_each(1, 2_048), 3_100), [0, 1]);
+    // Both slots are the next ones of their levels, so one poll moves the timers of both to one slot.
+    let mut wheel = in_each(2, 2_053);
     assert!(fired(&mut wheel, 2_030).is_empty());
-    assert_eq!(wheel.stats().moved, 2);
-    assert_eq!(fired(&mut wheel, 2_053), [1, 2]);
+    assert_eq!(wheel.stats().moved, 4);
+    assert_eq!(fired(&mut wheel, 2_053), [0, 1, 2, 3]);
+    // A timer with a slot to itself stays until that begins; then one poll moves both timers.
+    let mut wheel = in_each(1, 2_053);
+    assert!(fired(&mut wheel, 2_030).is_empty());
+    assert_eq!((wheel.stats().moved, wheel.next_deadline()), (0, Some(2_048)));
+    assert!(fired(&mut wheel, 2_050).is_empty());
+    assert_eq!((wheel.stats().moved, wheel.next_deadline()), (2, Some(2_053)));
+    assert_eq!(fired(&mut wheel, 2_053), [0, 1]);
 }
 
 #[test]

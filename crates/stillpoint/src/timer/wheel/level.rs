@@ -137,20 +137,21 @@ pub(super) fn left_behind(before: u64, now: u64) -> u64 {
 }
 
 /// The time after `now` at which the wheel next has to process a row; 0 for at once. `occupied` is not 0, and no
-/// occupied slot is in the past.
+/// occupied slot is in the past. `is_shared` says whether a list has more than one timer.
 ///
-/// A slot of one tick and a coarse slot are processed when they begin. The timers of other slots are moved before their
-/// slot begins, from the beginning of the preceding slot on.
+/// A slot of one tick, a coarse slot, and one with a single timer are processed when they begin. The timers of other slots are moved before
+/// their slot begins, from the beginning of the preceding slot on.
 #[inline]
-pub(super) fn next_due(row: u32, occupied: u64, now: u64) -> u64 {
+pub(super) fn next_due(row: u32, occupied: u64, is_shared: impl Fn(u32) -> bool, now: u64) -> u64 {
     let current = index(row, now);
     let further = u64::from(occupied.rotate_right((current + 1) as u32 % SLOTS).trailing_zeros());
-    if !is_moved(row) {
-        return start(row, current + 1 + further);
+    let first = current + 1 + further;
+    if !is_moved(row) || !is_shared(head(row, first)) {
+        return start(row, first);
     }
     match further {
         0 => 0,
-        _ => start(row, current + further),
+        _ => start(row, first - 1),
     }
 }
 

@@ -186,6 +186,13 @@ impl<L: DerefMut<Target: Links>> Lists<L> {
         (first != head).then_some(first)
     }
 
+    /// Whether a list has more than one timer.
+    #[inline]
+    pub(super) fn is_shared(&self, list: u32) -> bool {
+        let Link { prev, next } = self.links.link(self.links.head(list));
+        prev != next
+    }
+
     /// The links of a list, from the first to the last.
     pub(super) fn iter(&self, list: u32) -> impl Iterator<Item = NameOf<L>> + '_ {
         let head = self.links.head(list);
@@ -285,12 +292,6 @@ impl<L> Lists<L> {
     #[inline]
     pub(super) fn rows(&self) -> u64 {
         self.rows
-    }
-
-    /// Whether a list has timers.
-    #[inline]
-    pub(super) fn is_occupied(&self, head: u32) -> bool {
-        self.occupied(head / SLOTS) >> (head % SLOTS) & 1 == 1
     }
 
     /// A bit for each occupied slot of a row.

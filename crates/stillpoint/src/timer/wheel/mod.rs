@@ -328,7 +328,7 @@ impl<T> Wheel<T> {
     /// timers. For others it is the time when they are moved: a thread that sleeps until then wakes up in vain at most
     /// twelve times for each timer. Timers that a limited poll has not moved in time count as something to do.
     ///
-    /// Complexity: constant. It reads a word for each level in use, 34 at most.
+    /// Complexity: constant. It reads a word for each level in use, 34 at most, and the head of a slot in twelve of them.
     ///
     /// ```
     /// use stillpoint::timer::Wheel;

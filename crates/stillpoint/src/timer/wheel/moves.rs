@@ -141,7 +141,8 @@ impl<S: Store> Core<S> {
         }
         for level in bits(self.store.lists().rows() & level::MOVED) {
             let next = level::head(level, level::index(level, self.now).wrapping_add(1));
-            if !self.store.lists().is_occupied(next) {
+            // A timer that has its slot to itself stays until the slot begins.
+            if !self.store.lists().is_shared(next) {
                 continue;
             }
             let left = budget.left(level);
@@ -199,6 +200,7 @@ impl<S: Store> Core<S> {
         if level::has_lists(rows) {
             return Some(0);
         }
-        bits(rows).map(|row| level::next_due(row, lists.occupied(row), self.now)).min()
+        let is_shared = |list| lists.is_shared(list);
+        bits(rows).map(|row| level::next_due(row, lists.occupied(row), is_shared, self.now)).min()
     }
 }
