@@ -43,12 +43,12 @@ const LINGERING: u32 = 2;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Node {
-    /// The message that was posted before this one, or, in the owner's list, the next one to process.
+    /// The message that was posted before this one; in the owner's list, the next one to process; in a sender's, the one that was refused before.
     next: AtomicPtr<Node>,
     operation: NonNull<Operation>,
     /// Written by the initiator before the first message, read by the sender to the receiver.
     receiver: UnsafeCell<*const Slot>,
-    /// Written by the sender, read by the receiver and by the thread that has claimed the range.
+    /// Written by the sender, read by the receiver and by the thread that has claimed the range. That of a node that was refused is the sender's.
     message: UnsafeCell<Message>,
     /// [`UNSENT`], [`OPEN`], [`CLAIMED`] or [`DONE`].
     range: AtomicU32,

@@ -164,8 +164,10 @@ impl BackgroundReclaimer {
 
     /// Frees what is ready. Returns whether anything was; after a panic, true.
     fn poll(&mut self, first: &mut Option<Panic>) -> bool {
+        // Not `usize::MAX`: polls without a limit read all hazard slots each time, and this thread comes again.
+        let poll = || self.list.poll(usize::MAX - 1);
         // Unwind safety: the retire list has counted what it freed before a panic leaves it.
-        frames::keeping(first, || self.list.poll(usize::MAX)).is_none_or(|freed| freed > 0)
+        frames::keeping(first, poll).is_none_or(|freed| freed > 0)
     }
 
     /// Moves what was submitted to the retire list. Returns whether anything was.

@@ -275,7 +275,7 @@ fn a_poll_with_a_limit_looks_at_that_many_objects() {
 /// With many slots in use, writes share the scans: one in a while, or when enough waits.
 #[test]
 fn writes_beside_many_protections_share_their_scans() {
-    const HELD: usize = if cfg!(miri) { 300 } else { 600 };
+    const HELD: usize = 600;
     const WRITES: usize = 10 * HELD;
     let domain = Domain::new();
     let cells: Vec<_> = (0..HELD).map(|value| domain.cell(value)).collect();
@@ -312,7 +312,7 @@ fn writes_beside_many_protections_share_their_scans() {
 /// Where slots hold objects that wait, a poll compares these only after a while, and so does not read all slots each time.
 #[test]
 fn polls_beside_many_protections_share_their_scans() {
-    const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
+    const HELD: usize = 2_000;
     const POLLS: usize = 1_000;
     let domain = Domain::new();
     let reader = domain.reader();
@@ -341,7 +341,7 @@ fn polls_beside_many_protections_share_their_scans() {
 /// A scan is not used for ever by polls that each compare a few objects with it.
 #[test]
 fn what_many_protections_held_is_soon_found_free_by_small_polls() {
-    const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
+    const HELD: usize = 2_000;
     let domain = Domain::new();
     let reader = domain.reader();
     let cells: Vec<_> = (0..HELD as u64).map(|value| domain.cell(value)).collect();
@@ -388,7 +388,7 @@ fn a_poll_with_a_limit_finds_what_was_released_long_after_the_scan() {
 /// Batches whose grace periods were over before a scan do not need one each.
 #[test]
 fn batches_that_become_ready_together_share_a_scan() {
-    const HELD: usize = if cfg!(miri) { 300 } else { 2_000 };
+    const HELD: usize = 2_000;
     const BATCHES: usize = 50;
     let domain = Domain::new();
     let reader = domain.reader();

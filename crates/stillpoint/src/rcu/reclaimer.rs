@@ -266,7 +266,7 @@ impl Reclaimer {
     /// the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
     ///
     /// If its last look found more than 64 protected objects, whoever holds them, it starts no grace period for fewer than three times as
-    /// many objects until 150 ns for each have passed since the last start.
+    /// many objects until 150 ns for each have passed since the last start, and since the look at what that start has made ready.
     ///
     /// # Panics
     /// With the first panic of a destructor; everything that was ready has been freed.

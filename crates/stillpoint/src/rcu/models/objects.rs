@@ -1,12 +1,17 @@
 //! Protected loads against retirement.
 
+use loom::sync::mpsc;
 use loom::thread;
 
 use super::{explore, race, race_reader, spawn, spawn_reader, Shared};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Record};
 use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::queue::account::Limits;
+use crate::rcu::engine::queue::retire_list::{Pace, RetireList};
 use crate::rcu::Reader;
 
 #[test]
@@ -16,6 +21,44 @@ fn protect_against_retire() {
         shared.cells[0].protect(&reader).expect("never empty").read();
     };
     race(4, read, Shared::replace_each);
+}
+
+/// A scan also serves what waited for tokens that were over when it began, and no others: the reader goes from its guard to a slot after the
+/// scan has passed the slot, and ends the token itself.
+#[test]
+fn a_scan_serves_no_token_that_was_over_later() {
+    explore(2, || {
+        let shared = Shared::<3>::new();
+        let own = shared.domain.reader();
+        // Only a scan that finds a slot in use serves again.
+        let in_use = shared.cells[2].protect(&own);
+        let core = shared.domain.core();
+        let mut list = RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
+        let retire = |list: &mut RetireList, cell: usize| {
+            let old = shared.cells[cell].take().expect("only this thread takes it");
+            list.push(old.into_parts().into_garbage());
+            list.close().expect("it waits for one")
+        };
+        let first = retire(&mut list, 0);
+        assert!(matches!(core.protocol.check(first), Ok(Grace::Over)));
+        let (is_reached, wait) = mpsc::channel();
+        let reader = spawn(&shared, move |shared| {
+            let reader = shared.domain.reader();
+            let guard = reader.pin();
+            let object = std::ptr::from_ref(shared.cells[1].load(&guard).expect("it is linked"));
+            is_reached.send(()).expect("it waits");
+            set_hazard(&reader.record().free_hazard(), object.cast_mut().cast());
+            drop(guard);
+            shared.domain.check(shared.domain.start());
+            // SAFETY: the slot was set while the guard protected the object; the reader's drop clears it.
+            unsafe { (*object).read() };
+        });
+        wait.recv().expect("it is sent");
+        retire(&mut list, 1);
+        (0..2).for_each(|_| _ = list.poll_at(1, core.protocol.age(), true));
+        reader.join().unwrap();
+        drop(in_use);
+    });
 }
 
 /// The slot goes from one object to the next. The scan may read the second address, and must still come after the first.
@@ -72,7 +115,7 @@ fn a_slot_of_nobody_against_retire() {
     explore(4, || {
         let shared = Shared::<1>::new();
         let reader = thread::spawn({
-            let shared = std::sync::Arc::clone(&shared);
+            let shared = Arc::clone(&shared);
             move || {
                 let claim = shared.domain.core().protocol.claim_slot();
                 read_by(&shared, &claim, 0);

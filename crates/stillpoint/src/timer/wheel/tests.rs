@@ -213,7 +213,10 @@ mod work {
                 let (work, _) = of(|| (wheel.deadline(key), wheel.stats(), wheel.now()));
                 assert!(work <= 2, "look: {work}");
                 let (work, next) = of(|| wheel.next_deadline());
-                assert!(work <= 12 && next.is_some(), "next_deadline: {work}, the head of a slot in each level");
+                assert!(
+                    work <= 12 && next.is_some(),
+                    "next_deadline: {work}, the head of a slot in each level"
+                );
                 let (work, value) = of(|| wheel.cancel(key));
                 assert!(work <= 7 && value == Some(7), "cancel: {work}");
             }

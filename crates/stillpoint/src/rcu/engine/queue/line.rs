@@ -160,8 +160,9 @@ impl Line {
         (of_held, ready.min(limit - of_held))
     }
 
-    /// Reads all hazard slots, for what waited for this token, which is over, and for what is held; with 0, only for what is held.
+    /// Reads all hazard slots, for what waited for this token, which is over; with 0, whatever it is for, that has no pace.
     pub(crate) fn gather(&mut self, core: &Core, token: u64) {
+        // Comes first: no slot that is set later is validated for what waited for these.
         self.gathered = core.protocol.newest_over();
         core.protocol.gather_hazards(&mut self.hazards);
         self.compared = 0;
