@@ -74,6 +74,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::IgnoreRegions, "regions::pin_against_retire"),
     (Variant::IgnoreHazards, "objects::protect_against_retire"),
     (Variant::HazardsFirst, "objects::a_guard_is_exchanged_for_a_slot"),
+    (Variant::HazardsFirst, "objects::a_scan_serves_no_token_that_was_over_later"),
     (Variant::HandoverRelaxed, "handover::a_stack_hands_over"),
     (Variant::LeftEarly, "handover::a_barrier_waits_for_what_a_wait_could_not_free"),
     (Variant::TakeUnseen, "handover::what_is_adopted_next_is_seen"),
